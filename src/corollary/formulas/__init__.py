@@ -1,0 +1,64 @@
+"""The formulary: every formula of the notes as a check that can fail.
+
+One module per topic, one function per formula; :mod:`corollary.formulas.record` says what
+a formula is. ``all_formulas()`` loads every topic.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from corollary.formulas.record import REGISTRY, Erratum, Formula, Outcome
+
+__all__ = ["TOPICS", "Erratum", "Formula", "Outcome", "all_formulas", "find"]
+
+# Topic module -> its heading, in the order of the inventory.
+TOPICS = {
+    "probability": "Probability and distributions",
+    "analysis": "Analysis and convexity",
+    "linear_algebra": "Linear algebra",
+    "matrix_calculus": "Matrix calculus",
+    "information": "Information theory",
+    "activations": "Activations",
+    "connectionism": "Connectionism",
+    "linear_networks": "Linear networks and regression",
+    "pca": "PCA, projections and autoencoders",
+    "completion": "Matrix completion",
+    "mixtures": "Mixtures, topic models and NMF",
+    "embeddings": "Embeddings",
+    "approximation": "Approximation theory and counting",
+    "backpropagation": "Backpropagation and automatic differentiation",
+    "convolution": "Convolution arithmetic and CNNs",
+    "optimisation": "Optimisation methods and convergence",
+    "regularisation": "Regularisation",
+    "normalisation": "Normalisation and residual connections",
+    "recurrence": "Recurrent networks",
+    "attention": "Attention and transformers",
+    "graphs": "Geometric deep learning and graphs",
+    "learning_theory": "Statistical learning theory",
+    "kernels": "NTK, Gaussian processes and Bayesian networks",
+    "robustness": "Adversarial robustness",
+    "vae": "Factor analysis and VAE",
+    "flows": "Normalizing flows",
+    "gan": "GAN and WGAN",
+    "autoregressive": "Autoregressive and generative basics",
+    "diffusion": "Diffusion and score models",
+    "evaluation": "Evaluation metrics",
+}
+
+
+def all_formulas() -> list[Formula]:
+    """Return every formula, by topic in the order of the inventory."""
+    for topic in TOPICS:
+        import_module(f"corollary.formulas.{topic}")
+    order = list(TOPICS)
+    return sorted(REGISTRY.values(), key=lambda f: order.index(f.topic) if f.topic in TOPICS else len(order))
+
+
+def find(*names: str) -> list[Formula]:
+    """Return the formulas with these ids or of these topics; all of them if none is named."""
+    formulas = all_formulas()
+    if not names:
+        return formulas
+    found = [f for name in names for f in formulas if name in (f.id, f.topic)]
+    return list(dict.fromkeys(found))
