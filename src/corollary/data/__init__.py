@@ -1,0 +1,42 @@
+"""The user's own files by kind, named data sets, and image augmentation.
+
+>>> from corollary import data
+>>> wine = data.load("wine")
+>>> train, test = data.split(wine, test=0.25, seed=0)
+>>> len(train), len(test)
+(133, 45)
+
+``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` holds some of
+any kind of data out, ``numeric`` makes a table of mixed columns one of numbers. ``corollary.data.kinds``
+holds the checks at the border of every model, ``corollary.data.augment`` the image augmentation.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "Dataset": "dataset",
+    "Graph": "graphs",
+    "describe": "registry",
+    "encoder": "tables",
+    "load": "loading",
+    "names": "registry",
+    "numeric": "tables",
+    "split": "splitting",
+}
+
+__all__ = ["Dataset", "Graph", "augment", "describe", "encoder", "load", "names", "numeric", "split"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.data.{_WHERE[name]}"), name)
+    if name == "augment":  # a module, and the only one that needs torch
+        return import_module("corollary.data.augment")
+    raise AttributeError(f"module 'corollary.data' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

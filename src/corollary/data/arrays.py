@@ -1,0 +1,88 @@
+"""Arrays: the one conversion to NumPy, and the readers of ``.npy`` and ``.npz`` files (never pickled)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+
+__all__ = ["as_array", "concatenated", "read_npy", "read_npz", "sparse_from"]
+
+_SPARSE = {
+    "data",
+    "indices",
+    "indptr",
+    "format",
+    "shape",
+}  # as scipy.sparse.save_npz writes CSR, CSC
+
+
+def as_array(values: Any) -> np.ndarray:
+    """Return an array, a torch tensor, a frame or a nested list as a NumPy array."""
+    if hasattr(values, "detach"):
+        tensor = values.detach().cpu()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """Return the array of a ``.npy`` file; one of Python objects is refused, since reading it runs code."""
+    return _checked(_opened(path), path)
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a ``.npz`` file by name."""
+    with _opened(path) as archive:
+        return {key: _checked(lambda key=key: archive[key], path, key) for key in archive.files}
+
+
+def sparse_from(arrays: dict[str, np.ndarray]) -> Any:
+    """Return the matrix that ``scipy.sparse.save_npz`` wrote, or None if these arrays are not one."""
+    if not set(arrays) >= _SPARSE:
+        return None
+    from scipy import sparse
+
+    made = sparse.csc_matrix if arrays["format"].item() in (b"csc", "csc") else sparse.csr_matrix
+    matrix = made((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+    matrix.check_format(full_check=True)
+    return matrix.tocsr()
+
+
+def concatenated(X: np.ndarray, lengths: np.ndarray, owner: str) -> list[np.ndarray]:
+    """Cut rows that were laid end to end into one array per example.
+
+    >>> [len(part) for part in concatenated(np.zeros((5, 2)), np.array([2, 3]), "load")]
+    [2, 3]
+    """
+    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer) or (lengths < 0).any():
+        raise errors.value(owner, "lengths must be a list of integers", f"{lengths.dtype} {lengths.shape}")
+    if X.ndim == 0 or lengths.sum() != len(X):
+        got = f"{lengths.sum()} and X of shape {X.shape}"
+        raise errors.value(owner, "lengths must add up to the number of rows of X", got)
+    return np.split(X, np.cumsum(lengths)[:-1]) if lengths.size else []
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except Exception as error:  # whatever the bytes make NumPy or zipfile raise
+        raise _unreadable(path, error) from error
+
+
+def _checked(get: Any, path: Path, key: str = "") -> np.ndarray:
+    try:
+        return get() if callable(get) else get
+    except Exception as error:
+        raise _unreadable(path, error, key) from error
+
+
+def _unreadable(path: Path, error: Exception, key: str = "") -> ValueError:
+    name = f"{path.name}[{key!r}]" if key else path.name
+    if "allow_pickle" in str(error):
+        must = f"{name} must be an array of numbers or strings"
+        do = "Save it with a numeric dtype; one array per key for examples of different lengths."
+        return errors.value("load", must, "an array of Python objects, which only pickle can read", do)
+    return errors.value("load", f"{name} must be a NumPy file", f"{type(error).__name__}: {error}"[:200])

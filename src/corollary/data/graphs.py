@@ -1,0 +1,272 @@
+"""Graphs: what one is, and the border check of the graph models.
+
+A graph is anything with ``edge_index`` of shape ``(2, E)`` and ``x`` or ``num_nodes``, such as the
+``Data`` of PyTorch Geometric, or a networkx graph, whose node attributes ``x`` and ``y`` and edge
+attribute ``weight`` are read. :func:`check_graph` turns all of them into a :class:`Graph` of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.arrays import as_array
+
+__all__ = ["Graph", "both_ways", "check_graph", "check_graphs", "from_networkx"]
+
+_MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A graph as arrays, with the field names of PyTorch Geometric's ``Data``.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d), optional
+        Node features.
+    edge_index : ndarray of shape (2, E)
+        Sources and targets. An undirected edge is listed in both directions.
+    y : ndarray, optional
+        One label or number per node, or one for the graph.
+    edge_weight : ndarray of shape (E,), optional
+        Weights of the edges; 1 if absent.
+    edge_attr : ndarray of shape (E, k), optional
+        Features of the edges.
+    train_mask, val_mask, test_mask : boolean ndarrays of shape (n,), optional
+        Which nodes are for what.
+    num_nodes : int, optional
+        Number of nodes; read from ``x``, else the largest end of an edge decides.
+    """
+
+    x: np.ndarray | None
+    edge_index: np.ndarray
+    y: Any = None
+    edge_weight: np.ndarray | None = None
+    edge_attr: np.ndarray | None = None
+    train_mask: np.ndarray | None = None
+    val_mask: np.ndarray | None = None
+    test_mask: np.ndarray | None = None
+    num_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_nodes is None:
+            object.__setattr__(self, "num_nodes", _count_nodes(self.x, self.edge_index))
+
+    @property
+    def num_edges(self) -> int:
+        """The number of directed edges."""
+        return int(self.edge_index.shape[1])
+
+    @property
+    def num_features(self) -> int:
+        """The width of ``x``; 0 without features."""
+        return 0 if self.x is None else int(self.x.shape[1])
+
+    def __repr__(self) -> str:
+        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features)"
+
+
+def _count_nodes(x: Any, edge_index: np.ndarray) -> int:
+    if x is not None:
+        return int(x.shape[0])
+    return int(edge_index.max()) + 1 if edge_index.size else 0
+
+
+# ------------------------------------------------------------------------------------ the border
+
+
+def check_graph(
+    X: Any, owner: str, *, features: bool = True, labels: bool = False, dimension: int | None = None
+) -> Graph:
+    """Return one graph as arrays, or say what is wrong with it.
+
+    Parameters
+    ----------
+    X : Graph, PyTorch Geometric Data, networkx graph, or anything with those fields
+        The graph.
+    owner : str
+        Who asks; the error begins with it.
+    features : bool, default=True
+        Whether node features ``x`` are needed.
+    labels : bool, default=False
+        Whether one ``y`` per node is needed.
+    dimension : int, optional
+        The width that ``x`` must have.
+
+    Returns
+    -------
+    Graph
+        ``x`` float, ``edge_index`` int64, masks boolean.
+    """
+    X = from_networkx(X, owner) if _is_networkx(X) else X
+    if not hasattr(X, "edge_index") or X.edge_index is None:
+        must = "a graph must have edge_index (2, E) and x, or be a networkx graph"
+        raise errors.kind(owner, must, type(X).__name__, "Make one with corollary.data.Graph(x, edge_index).")
+    x = _features(getattr(X, "x", None), owner, features, dimension)
+    edge_index = _edges(X.edge_index, owner)
+    told = getattr(X, "num_nodes", None) if x is None else None
+    n = int(told or _count_nodes(x, edge_index))
+    _check_range(edge_index, n, owner)
+    y = _targets(getattr(X, "y", None), n, owner, labels)
+    weight = _per_edge(getattr(X, "edge_weight", None), "edge_weight", edge_index, owner)
+    attr = _per_edge(getattr(X, "edge_attr", None), "edge_attr", edge_index, owner)
+    masks = {name: _mask(getattr(X, name, None), name, n, owner) for name in _MASKS}
+    return Graph(x, edge_index, y, weight, attr, **masks, num_nodes=n)
+
+
+def check_graphs(X: Any, owner: str, *, features: bool = True, dimension: int | None = None) -> list[Graph]:
+    """Return a list of graphs as arrays; with features, all must have the same width."""
+    if _is_networkx(X) or hasattr(X, "edge_index") or isinstance(X, str) or not isinstance(X, Iterable):
+        raise errors.kind(
+            owner, "X must be a list of graphs", type(X).__name__, "Wrap a single graph in a list."
+        )
+    graphs = [check_graph(g, f"{owner}: graph {i}", features=features) for i, g in enumerate(X)]
+    if not graphs:
+        raise errors.value(owner, "X must hold at least one graph", "an empty list")
+    width = graphs[0].num_features if dimension is None else dimension
+    for i, graph in enumerate(graphs):
+        if features and graph.num_features != width:
+            must = f"every graph must have {width} node features"
+            raise errors.value(owner, must, f"{graph.num_features} in graph {i}")
+    return graphs
+
+
+def _features(x: Any, owner: str, needed: bool, dimension: int | None) -> np.ndarray | None:
+    if x is None:
+        if needed:
+            do = "Set x, for instance to np.eye(n) or to the node degrees."
+            raise errors.value(owner, "the graph must have node features x (n, d)", "none", do)
+        return None
+    x = as_array(x.toarray() if hasattr(x, "toarray") else x)
+    if x.ndim != 2:
+        raise errors.value(owner, "node features x must have shape (n, d)", f"shape {x.shape}")
+    if x.shape[0] == 0:
+        raise errors.value(owner, "the graph must have at least one node", "0 nodes")
+    if not np.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32)
+    if not np.isfinite(x).all():
+        raise errors.value(owner, "node features must be finite", "NaN or infinity", "Impute them first.")
+    if dimension is not None and x.shape[1] != dimension:
+        raise errors.value(owner, f"node features must have width {dimension}", f"width {x.shape[1]}")
+    return x
+
+
+def _edges(edge_index: Any, owner: str) -> np.ndarray:
+    edges = as_array(edge_index)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        turned = edges.ndim == 2 and edges.shape[1] == 2
+        do = "Pass edge_index.T." if turned else "Row 0 holds the sources, row 1 the targets."
+        raise errors.value(owner, "edge_index must have shape (2, E)", f"shape {edges.shape}", do)
+    if not (np.issubdtype(edges.dtype, np.integer) or edges.size == 0):
+        raise errors.kind(
+            owner, "edge_index must hold integers", str(edges.dtype), "Use edge_index.astype(int)."
+        )
+    return np.ascontiguousarray(edges, dtype=np.int64)
+
+
+def _check_range(edges: np.ndarray, n: int, owner: str) -> None:
+    if n == 0:
+        raise errors.value(owner, "the graph must have at least one node", "0 nodes")
+    bad = np.flatnonzero((edges < 0).any(0) | (edges >= n).any(0))
+    if bad.size:
+        a, b = edges[:, bad[0]]
+        must = f"edges must join nodes 0 to {n - 1}"
+        raise errors.value(owner, must, f"edge {bad[0]} from {a} to {b}", "Number the nodes from 0.")
+
+
+def _targets(y: Any, n: int, owner: str, needed: bool) -> np.ndarray | None:
+    y = None if y is None else as_array(y)
+    if needed and (y is None or y.ndim == 0 or y.shape[0] != n):
+        got = "none" if y is None else f"shape {y.shape}"
+        raise errors.value(owner, f"the graph must have one y per node ({n})", got)
+    return y
+
+
+def _per_edge(values: Any, name: str, edges: np.ndarray, owner: str) -> np.ndarray | None:
+    if values is None:
+        return None
+    array = as_array(values)
+    if array.ndim == 0 or array.shape[0] != edges.shape[1]:
+        must = f"{name} must have one row per edge ({edges.shape[1]})"
+        raise errors.value(owner, must, f"shape {array.shape}")
+    if name == "edge_weight":
+        array = array.reshape(len(array), -1)[:, 0] if array.ndim > 1 and array.size == len(array) else array
+        if array.ndim != 1 or not np.isfinite(array.astype(float)).all():
+            raise errors.value(
+                owner, "edge_weight must be one finite number per edge", f"shape {array.shape}"
+            )
+        array = array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float32)
+    return array
+
+
+def _mask(values: Any, name: str, n: int, owner: str) -> np.ndarray | None:
+    if values is None:
+        return None
+    mask = as_array(values)
+    if mask.shape[:1] != (n,):
+        raise errors.value(owner, f"{name} must have one entry per node ({n})", f"shape {mask.shape}")
+    if mask.dtype != bool:
+        raise errors.kind(owner, f"{name} must be boolean", str(mask.dtype), f"Use {name}.astype(bool).")
+    return mask
+
+
+# ----------------------------------------------------------------------------------- conversions
+
+
+def _is_networkx(X: Any) -> bool:
+    return hasattr(X, "adj") and callable(getattr(X, "is_directed", None)) and hasattr(X, "nodes")
+
+
+def from_networkx(G: Any, owner: str = "from_networkx") -> Graph:
+    """Return a networkx graph as arrays; its nodes are numbered in the order of ``G.nodes``.
+
+    Node attributes ``x`` and ``y`` and the edge attribute ``weight`` are used where all nodes, or
+    any edge, have them. An undirected edge is listed in both directions.
+    """
+    place = {node: i for i, node in enumerate(G.nodes)}
+    ends = np.array([(place[a], place[b]) for a, b in G.edges()], dtype=np.int64).reshape(-1, 2).T
+    given = [attributes.get("weight") for _, _, attributes in G.edges(data=True)]
+    weight = None
+    if any(w is not None for w in given):
+        weight = np.array([1.0 if w is None else float(w) for w in given], dtype=np.float32)
+    if not G.is_directed():
+        ends, weight = both_ways(ends, weight)
+    x, y = _node_values(G, "x", owner), _node_values(G, "y", owner)
+    if x is not None:
+        x = x.astype(np.float32).reshape(len(place), -1)
+    return Graph(x, ends, y, weight, num_nodes=len(place))
+
+
+def _node_values(G: Any, name: str, owner: str) -> np.ndarray | None:
+    values = [attributes.get(name) for _, attributes in G.nodes(data=True)]
+    have = sum(v is not None for v in values)
+    if have == 0:
+        return None
+    if have < len(values):
+        must = f"every node must have the attribute {name!r}, or none"
+        raise errors.value(owner, must, f"{have} of {len(values)} nodes")
+    try:
+        return np.array(values)
+    except ValueError as error:
+        raise errors.value(owner, f"node attribute {name!r} must have one shape", "several shapes") from error
+
+
+def both_ways(edges: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return each edge once per direction, sorted; where one is given twice the last weight counts.
+
+    >>> both_ways(np.array([[0, 1, 2], [1, 0, 2]]))[0]
+    array([[0, 1, 2],
+           [1, 0, 2]])
+    """
+    n = int(edges.max()) + 1 if edges.size else 1
+    forward, backward = edges[0] * n + edges[1], edges[1] * n + edges[0]
+    # np.unique keeps the first of equals: as written before turned round, last before first.
+    keys = np.concatenate([forward[::-1], backward[::-1]])
+    kept, where = np.unique(keys, return_index=True)
+    twice = None if weight is None else np.concatenate([weight[::-1], weight[::-1]])[where]
+    return np.stack([kept // n, kept % n]), twice

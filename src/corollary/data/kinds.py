@@ -1,0 +1,290 @@
+"""The border: what each kind of data must be, checked once, before a model sees it.
+
+Every check takes all forms that its kind may have (NumPy, torch, lists, frames), returns the
+canonical NumPy form, and otherwise says what must hold, what was given and what to do. None of
+them imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.arrays import as_array
+from corollary.data.graphs import check_graph, check_graphs
+from corollary.data.ratings import check_ratings
+
+__all__ = [
+    "check_graph",
+    "check_graphs",
+    "check_images",
+    "check_ratings",
+    "check_sequences",
+    "check_sets",
+    "check_texts",
+]
+
+
+# ---------------------------------------------------------------------------------------- images
+
+
+def check_images(
+    X: Any,
+    owner: str,
+    *,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    scale: bool = True,
+    bounded: bool = True,
+) -> np.ndarray:
+    """Return images as one array ``(n, c, h, w)``, or say what is wrong with them.
+
+    Parameters
+    ----------
+    X : array, tensor or list of arrays
+        Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, boolean, or float in [0, 1].
+    owner : str
+        Who asks; the error begins with it.
+    size : (int, int), optional
+        Height and width that the images must have.
+    channels : int, optional
+        Number of channels that they must have.
+    scale : bool, default=True
+        Whether uint8 becomes float32 in [0, 1]; floats keep their dtype either way.
+    bounded : bool, default=True
+        Whether floats must lie in [0, 1].
+
+    Returns
+    -------
+    ndarray of shape (n, c, h, w)
+
+    Examples
+    --------
+    >>> check_images(np.zeros((5, 8, 8), np.uint8), "CNN").shape
+    (5, 1, 8, 8)
+    """
+    images = _stack_images(X, owner)
+    images = _pixels(images, owner, bounded)
+    images = images[:, None] if images.ndim == 3 else images
+    _check_image_shape(images.shape, owner, size, channels)
+    return images.astype(np.float32) / np.float32(255) if scale and images.dtype == np.uint8 else images
+
+
+def _stack_images(X: Any, owner: str) -> np.ndarray:
+    if isinstance(X, list | tuple):
+        parts = [as_array(image) for image in X]
+        for i, part in enumerate(parts):
+            if part.shape != parts[0].shape:
+                got = f"{parts[0].shape} for image 0 and {part.shape} for image {i}"
+                raise errors.value(owner, "images must all have one size", got, "Resize or crop them first.")
+        images = np.stack(parts) if parts else np.empty((0, 1, 1))
+    else:
+        images = as_array(X)
+    if images.ndim not in (3, 4):
+        do = "Add the missing axes, X[None], for a single image."
+        side = isqrt(images.shape[1]) if images.ndim == 2 else 0
+        if side > 1 and side**2 == images.shape[1]:
+            do = f"If each row is a square image, pass X.reshape(-1, {side}, {side})."
+        must = "images must have shape (n, h, w) or (n, c, h, w)"
+        raise errors.value(owner, must, f"shape {images.shape}", do)
+    if 0 in images.shape:
+        must = "there must be at least one image of at least one pixel"
+        raise errors.value(owner, must, f"shape {images.shape}")
+    if images.ndim == 4 and images.shape[3] in (1, 3, 4) and images.shape[1] == images.shape[2] > 4:
+        do = "The channels seem to be last: pass X.transpose(0, 3, 1, 2)."
+        raise errors.value(owner, "images must have shape (n, c, h, w)", f"shape {images.shape}", do)
+    return images
+
+
+def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype == bool:
+        return images.astype(np.float32)
+    if not np.issubdtype(images.dtype, np.floating):
+        do = "Pass X.astype(np.uint8) if the values are 0 to 255."
+        raise errors.kind(owner, "pixels must be uint8 or float in [0, 1]", str(images.dtype), do)
+    low, high = float(images.min()), float(images.max())
+    if not np.isfinite([low, high]).all():  # a NaN or infinity anywhere reaches the minimum or maximum
+        raise errors.value(owner, "pixels must be finite", "NaN or infinity")
+    if bounded and not (low >= 0 and high <= 1):
+        do = f"Divide by {high:g}." if low >= 0 else "Shift and scale them into [0, 1]."
+        raise errors.value(owner, "float images must lie in [0, 1]", f"minimum {low:g}, maximum {high:g}", do)
+    return images.astype(np.float32) if images.dtype == np.float16 else images
+
+
+def _check_image_shape(shape: tuple, owner: str, size: tuple[int, int] | None, channels: int | None) -> None:
+    if channels is not None and shape[1] != channels:
+        raise errors.value(owner, f"images must have {channels} channels", f"{shape[1]} (shape {shape})")
+    if size is not None and shape[2:] != tuple(size):
+        got = f"{shape[2]} x {shape[3]} (shape {shape})"
+        raise errors.value(owner, f"images must be {size[0]} x {size[1]}", got, "Resize or crop them first.")
+
+
+# ----------------------------------------------------------------------------- sequences and sets
+
+
+def check_sequences(
+    X: Any, owner: str, *, dimension: int | None = None, vocabulary: int | None = None, min_length: int = 1
+) -> list[Any]:
+    """Return sequences as a list: all ``(t,)`` int64, all ``(t, d)`` float, or all strings.
+
+    Parameters
+    ----------
+    X : list, array or tensor
+        Integer sequences ``(t,)``, vector sequences ``(t, d)`` (``(t,)`` floats count as ``(t, 1)``),
+        strings, or one array ``(n, t)`` or ``(n, t, d)`` if all have the same length.
+    owner : str
+        Who asks; the error begins with it.
+    dimension : int, optional
+        The ``d`` that all must have.
+    vocabulary : int, optional
+        Integers must be below it.
+    min_length : int, default=1
+        The shortest length allowed.
+
+    Returns
+    -------
+    list of ndarray or str
+
+    Examples
+    --------
+    >>> check_sequences([[3, 1, 2], [5]], "HMM")
+    [array([3, 1, 2]), array([5])]
+    """
+    items = _listed(X, owner, "sequences")
+    if all(isinstance(item, str) for item in items):
+        parts: list[Any] = list(items)
+    else:
+        parts = [_sequence(item, i, owner) for i, item in enumerate(items)]
+        _check_alike(parts, owner, dimension, vocabulary)
+    for i, part in enumerate(parts):
+        if len(part) < min_length:
+            must = f"every sequence must have length {min_length} or more"
+            raise errors.value(owner, must, f"length {len(part)} for sequence {i}", "Leave it out.")
+    return parts
+
+
+def _listed(X: Any, owner: str, what: str) -> list[Any]:
+    if isinstance(X, str | bytes | dict) or not isinstance(X, Iterable) or hasattr(X, "columns"):
+        raise errors.kind(
+            owner, f"X must be a list of {what}", type(X).__name__, "Wrap a single one in a list."
+        )
+    if getattr(X, "ndim", None) == 0:
+        raise errors.kind(owner, f"X must be a list of {what}", "a single number")
+    items = list(as_array(X)) if hasattr(X, "shape") else list(X)
+    if not items:
+        raise errors.value(owner, f"X must hold at least one of the {what}", "an empty list")
+    return items
+
+
+def _sequence(item: Any, i: int, owner: str) -> np.ndarray:
+    array = _numbers(item, f"sequence {i}", owner)
+    if array.ndim == 1 and array.size and np.issubdtype(array.dtype, np.integer):
+        if array.min() < 0:
+            must = f"integers of a sequence are codes from 0 (sequence {i})"
+            raise errors.value(owner, must, f"minimum {array.min()}", "Pass floats if they are measurements.")
+        return array.astype(np.int64)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise errors.value(owner, f"sequence {i} must have shape (t,) or (t, d)", f"shape {array.shape}")
+    return _floats(array, f"sequence {i}", owner)
+
+
+def _check_alike(parts: list[np.ndarray], owner: str, dimension: int | None, vocabulary: int | None) -> None:
+    filled = [(i, part) for i, part in enumerate(parts) if len(part)]
+    if not filled:
+        return
+    first, model = filled[0]
+    width = dimension if dimension is not None else (model.shape[1] if model.ndim == 2 else None)
+    for i, part in filled:
+        if part.ndim != model.ndim:
+            got = f"shape {model.shape} for sequence {first} and {part.shape} for sequence {i}"
+            raise errors.value(owner, "sequences must be all of integers or all of vectors", got)
+        if part.ndim == 2 and part.shape[1] != width:
+            must = f"the vectors of every sequence must have dimension {width}"
+            raise errors.value(owner, must, f"{part.shape[1]} in sequence {i}")
+        if part.ndim == 1 and vocabulary is not None and part.max() >= vocabulary:
+            must = f"codes must be below the vocabulary size {vocabulary}"
+            raise errors.value(owner, must, f"{part.max()} in sequence {i}")
+
+
+def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: int = 1) -> list[np.ndarray]:
+    """Return sets as a list of ``(m, d)`` float arrays, or say what is wrong with them.
+
+    Parameters
+    ----------
+    X : list of (m, d) arrays, or one array (n, m, d)
+        The sets; ``(m,)`` counts as ``(m, 1)``.
+    owner : str
+        Who asks; the error begins with it.
+    dimension : int, optional
+        The ``d`` that all must have; otherwise that of the first.
+    min_size : int, default=1
+        The fewest elements allowed.
+
+    Returns
+    -------
+    list of ndarray
+    """
+    sets = []
+    for i, item in enumerate(_listed(X, owner, "sets")):
+        array = _numbers(item, f"set {i}", owner)
+        array = array[:, None] if array.ndim == 1 else array
+        if array.ndim != 2:
+            raise errors.value(owner, f"set {i} must have shape (m, d)", f"shape {array.shape}")
+        if len(array) < min_size:
+            must = f"every set must have {min_size} or more elements"
+            raise errors.value(owner, must, f"{len(array)} in set {i}", "Leave it out.")
+        width = dimension if dimension is not None else (sets[0] if sets else array).shape[1]
+        if array.shape[1] != width:
+            must = f"the elements of every set must have dimension {width}"
+            raise errors.value(owner, must, f"{array.shape[1]} in set {i}")
+        sets.append(_floats(array, f"set {i}", owner))
+    return sets
+
+
+def _numbers(item: Any, what: str, owner: str) -> np.ndarray:
+    try:
+        array = as_array(item)
+    except (TypeError, ValueError) as error:
+        raise errors.value(
+            owner, f"{what} must be an array of one shape", "rows of different lengths"
+        ) from error
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
+        raise errors.kind(owner, f"{what} must hold real numbers", str(array.dtype))
+    if array.ndim == 0:
+        raise errors.value(owner, f"{what} must be an array", "a single number", "Wrap it in a list.")
+    return array
+
+
+def _floats(array: np.ndarray, what: str, owner: str) -> np.ndarray:
+    array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+    if not np.isfinite(array).all():
+        raise errors.value(owner, f"{what} must be finite", "NaN or infinity", "Impute or cut it first.")
+    return array
+
+
+# ------------------------------------------------------------------------------------------ texts
+
+
+def check_texts(X: Any, owner: str) -> list[str]:
+    """Return documents as a list of strings, or say what is wrong with them.
+
+    >>> check_texts(np.array(["one", "two"]), "LDA")
+    ['one', 'two']
+    """
+    texts = _listed(X, owner, "strings")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            got = f"{type(text).__name__} at {i}"
+            do = "Decode it first." if isinstance(text, bytes) else "Use str() or leave it out."
+            raise errors.kind(owner, "every document must be a string", got, do)
+    if not any(text.strip() for text in texts):
+        raise errors.value(owner, "some document must have words", f"{len(texts)} empty ones")
+    return [str(text) for text in texts]

@@ -1,0 +1,181 @@
+"""Ratings: who gave what how much, as a sparse matrix whose rows are users.
+
+:func:`check_ratings` is the border of every completer and recommender; :func:`read_ratings` reads
+files of triples (user, item, value), among them all that MovieLens publishes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.arrays import as_array
+from corollary.data.dataset import Dataset
+
+__all__ = ["check_ratings", "from_frame", "from_triples"]
+
+_USER, _ITEM, _VALUE = ("user",), ("item", "movie", "artist", "book"), ("rating", "value", "score", "count")
+
+
+def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, labels: bool = False) -> Any:
+    """Return ratings as a CSR matrix of floats, or say what is wrong with them.
+
+    Parameters
+    ----------
+    X : sparse matrix, DataFrame of (user, item, value), or 2-D array with NaN where unknown
+        The ratings. An entry that a sparse matrix stores is a rating, even if it is 0.
+    owner : str
+        Who asks; the error begins with it.
+    shape : (int, int), optional
+        Numbers of users and items that X must have, because a model was fitted to them.
+    labels : bool, default=False
+        Whether to return the labels of users and items as well.
+
+    Returns
+    -------
+    csr_matrix, or (csr_matrix, users, items)
+        Duplicate pairs are resolved by the last one, with a warning.
+    """
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        R, users, items = from_frame(X, owner)
+    else:
+        R = _matrix(X, owner)
+        users, items = np.arange(R.shape[0]), np.arange(R.shape[1])
+    if R.nnz == 0:
+        raise errors.value(owner, "there must be at least one rating", f"none in shape {R.shape}")
+    if not np.isfinite(R.data).all():
+        do = "Leave unknown ratings out of the matrix."
+        raise errors.value(owner, "ratings must be finite", "NaN or infinity", do)
+    if shape is not None and R.shape != tuple(shape):
+        _wrong_shape(R.shape, tuple(shape), owner)
+    return (R, users, items) if labels else R
+
+
+def _wrong_shape(got: tuple[int, int], shape: tuple[int, int], owner: str) -> None:
+    must = f"X must have one row per user ({shape[0]}) and one column per item ({shape[1]})"
+    do = "Pass X.T if rows are items." if got == shape[::-1] else ""
+    raise errors.value(owner, must, f"shape {got}", do)
+
+
+def _matrix(X: Any, owner: str) -> Any:
+    from scipy import sparse
+
+    if not sparse.issparse(X):
+        X = _dense(X, owner)
+    elif X.ndim != 2:
+        raise errors.value(owner, "ratings must be a matrix with a row per user", f"shape {X.shape}")
+    if not (np.issubdtype(X.dtype, np.number) or X.dtype == bool) or np.iscomplexobj(X):
+        raise errors.kind(owner, "ratings must be real numbers", str(X.dtype))
+    if X.format == "csr" and X.has_canonical_format:
+        R = sparse.csr_matrix(X)
+    else:
+        coo = X.tocoo()
+        rows, columns = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+        R = from_triples(rows, columns, coo.data, X.shape, owner)
+    return R if np.issubdtype(R.dtype, np.floating) else R.astype(np.float32)
+
+
+def _dense(X: Any, owner: str) -> Any:
+    """Return a dense array with NaN for what is unknown as COO; known zeros stay ratings."""
+    from scipy import sparse
+
+    try:
+        array = as_array(X)
+        array = array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        must = "ratings must be a sparse matrix, a frame of (user, item, value) or a 2-D array of numbers"
+        raise errors.kind(owner, must, type(X).__name__) from error
+    if array.ndim != 2:
+        raise errors.value(owner, "ratings must be a matrix with a row per user", f"shape {array.shape}")
+    rows, columns = np.nonzero(~np.isnan(array))
+    return sparse.coo_matrix((array[rows, columns], (rows, columns)), shape=array.shape)
+
+
+def from_triples(
+    rows: Any, columns: Any, values: Any, shape: tuple[int, int] | None = None, owner: str = "load"
+) -> Any:
+    """Return the CSR matrix of these entries; of duplicates the last counts, with a warning."""
+    from scipy import sparse
+
+    rows, columns, values = np.asarray(rows, np.int64), np.asarray(columns, np.int64), np.asarray(values)
+    shape = shape or (int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1)
+    order = np.lexsort((columns, rows))  # stable: equal pairs keep the order in which they came
+    rows, columns, values = rows[order], columns[order], values[order]
+    last = np.ones(len(rows), bool)
+    last[:-1] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    if not last.all():
+        text = (
+            f"{owner}: {len(last) - last.sum()} ratings repeat a (user, item) pair; the last of each counts."
+        )
+        warnings.warn(text, errors.CorollaryWarning, stacklevel=3)
+    pairs = (rows[last], columns[last])
+    return sparse.csr_matrix((values[last], pairs), shape=shape)
+
+
+def from_frame(frame: Any, owner: str = "load") -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the matrix of a frame of triples with the labels of its rows and columns, both sorted.
+
+    Columns are found by name (``user``, ``item``, ``rating`` or ``value``, also as beginnings such
+    as ``userId``); if one is not found, the first three are taken in that order.
+    """
+    user, item, value = triple_columns(frame.columns) or _first_three(frame, owner)
+    rows, users = _codes(frame[user], "user", owner)
+    columns, items = _codes(frame[item], "item", owner)
+    try:
+        values = as_array(frame[value]).astype(np.float32)
+    except (TypeError, ValueError) as error:
+        must = f"ratings (column {str(value)!r}) must be numbers"
+        raise errors.value(owner, must, str(frame[value].dtype)) from error
+    if np.isnan(values).any():
+        must = f"ratings (column {str(value)!r}) must be numbers"
+        got = f"{np.isnan(values).sum()} missing of {len(values)}"
+        raise errors.value(owner, must, got, "Leave unknown ratings out.")
+    return from_triples(rows, columns, values, (len(users), len(items)), owner), users, items
+
+
+def triple_columns(names: Any) -> tuple[Any, Any, Any] | None:
+    """Return the columns that hold user, item and value by their names, or None."""
+    found = []
+    for starts in (_USER, _ITEM, _VALUE):
+        hits = [name for name in names if str(name).lower().startswith(starts)]
+        if not hits:
+            return None
+        found.append(hits[0])
+    return tuple(found)
+
+
+def _first_three(frame: Any, owner: str) -> list[Any]:
+    if frame.shape[1] < 3:
+        must = "ratings must have three columns (user, item, value)"
+        raise errors.value(owner, must, f"{frame.shape[1]}: {', '.join(map(str, frame.columns))}")
+    return list(frame.columns[:3])
+
+
+def _codes(column: Any, what: str, owner: str) -> tuple[np.ndarray, np.ndarray]:
+    import pandas as pd
+
+    if column.isna().any():
+        raise errors.value(owner, f"every {what} must have an id", f"{column.isna().sum()} missing")
+    if pd.api.types.is_numeric_dtype(column) and (column < 0).any():
+        raise errors.value(owner, f"{what} ids must not be negative", f"{column.min()}")
+    try:
+        codes, labels = pd.factorize(column, sort=True)
+    except TypeError:  # ids of several types have no order
+        codes, labels = pd.factorize(column.astype(str), sort=True)
+    return codes, np.asarray(labels)
+
+
+def read_ratings(path: Path) -> Dataset:
+    """Read a file of triples: comma, tab, ``::`` or blank between, with or without a header."""
+    from corollary.data.tables import read_frame
+
+    R, users, items = from_frame(read_frame(path, separators=(",", "\t", "::", ";", " ")))
+    if R.nnz == 0:
+        raise errors.value("load", f"{path.name} must hold at least one rating", "none")
+    return Dataset(
+        R, kind="ratings", name=path.stem, source=str(path), extra={"users": users, "items": items}
+    )
