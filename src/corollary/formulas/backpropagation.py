@@ -198,7 +198,8 @@ def _mlp_gradients_slope(W, beta, x, y):
     "bp-one-hidden-mlp",
     latex=r"\psi = \beta^\top\sigma(Wx):\quad"
     r"\frac{\partial\ell}{\partial\beta_j} = (\psi - y)\,\sigma(w_j^\top x),\quad"
-    r"\frac{\partial\ell}{\partial w_{ji}} = (\psi - y)\,\beta_j\,\sigma(w_j^\top x)\,\sigma(-w_j^\top x)\,x_i",
+    r"\frac{\partial\ell}{\partial w_{ji}} = (\psi - y)\,\beta_j"
+    r"\,\sigma(w_j^\top x)\,\sigma(-w_j^\top x)\,x_i",
     where="004 §4",
     right=_mlp_gradients,
     wrong=_mlp_gradients_slope,
