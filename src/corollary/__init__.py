@@ -1,3 +1,50 @@
-"""A whole deep-learning course as one library."""
+"""A whole deep-learning course as one library.
+
+Any system of it, from the perceptron to the transformer, is fitted, compared, sampled,
+saved, resumed and diagnosed in the same way, on your own data. Public names are resolved
+from the catalog when they are first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
 
 __version__ = "0.1.0"
+
+_TOOLS = {
+    "EarlyStopping": "corollary.engine.loop",
+    "Run": "corollary.engine.run",
+    "Training": "corollary.engine.training",
+    "compare": "corollary.comparison",
+    "create": "corollary.catalog",
+    "find": "corollary.catalog",
+    "list": "corollary.catalog",
+    "load": "corollary.io",
+    "report": "corollary.reporting",
+    "save": "corollary.io",
+}
+_ROOMS = {
+    "base", "catalog", "data", "errors", "formulas", "io", "metrics", "nn", "optim", "plot", "testing", "theory",
+    "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
+    "networks", "sequences", "sets", "vision",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _ROOMS:
+        return import_module(f"corollary.{name}")
+    if name in _TOOLS:
+        return getattr(import_module(_TOOLS[name]), name)
+    catalog = import_module("corollary.catalog")
+    if name in catalog.list():
+        return catalog.resolve(name)
+    near = import_module("corollary.errors").closest(name, __dir__())
+    raise AttributeError(f"corollary has no {name!r}. Closest: {near}.")
+
+
+def __dir__() -> list[str]:
+    from importlib import import_module
+
+    return sorted({*_TOOLS, *_ROOMS, *import_module("corollary.catalog").list(), "__version__"})

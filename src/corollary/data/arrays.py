@@ -18,6 +18,7 @@ _SPARSE = {
     "format",
     "shape",
 }  # as scipy.sparse.save_npz writes CSR, CSC
+_MAPPED = 2**30  # a .npy file with more bytes stays on disk and is read as needed
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -66,8 +67,9 @@ def concatenated(X: np.ndarray, lengths: np.ndarray, owner: str) -> list[np.ndar
 
 
 def _opened(path: Path) -> Any:
+    mapped = "r" if path.suffix == ".npy" and path.stat().st_size > _MAPPED else None
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(path, mmap_mode=mapped, allow_pickle=False)
     except Exception as error:  # whatever the bytes make NumPy or zipfile raise
         raise _unreadable(path, error) from error
 

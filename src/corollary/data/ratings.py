@@ -16,7 +16,7 @@ from corollary import errors
 from corollary.data.arrays import as_array
 from corollary.data.dataset import Dataset
 
-__all__ = ["check_ratings", "from_frame", "from_triples"]
+__all__ = ["check_ratings", "dataset_from", "from_frame", "from_triples", "read_ratings", "triple_columns"]
 
 _USER, _ITEM, _VALUE = ("user",), ("item", "movie", "artist", "book"), ("rating", "value", "score", "count")
 
@@ -173,9 +173,11 @@ def read_ratings(path: Path) -> Dataset:
     """Read a file of triples: comma, tab, ``::`` or blank between, with or without a header."""
     from corollary.data.tables import read_frame
 
-    R, users, items = from_frame(read_frame(path, separators=(",", "\t", "::", ";", " ")))
-    if R.nnz == 0:
-        raise errors.value("load", f"{path.name} must hold at least one rating", "none")
-    return Dataset(
-        R, kind="ratings", name=path.stem, source=str(path), extra={"users": users, "items": items}
-    )
+    return dataset_from(read_frame(path, separators=(",", "\t", "::", ";", " ")), path)
+
+
+def dataset_from(frame: Any, path: Path) -> Dataset:
+    """Return a frame of triples as a data set."""
+    R, users, items = from_frame(frame)
+    labels = {"users": users, "items": items}
+    return Dataset(R, kind="ratings", name=path.stem, source=str(path), extra=labels)

@@ -525,7 +525,7 @@ def oversmoothing_limit(A, x):
     functions=("corollary.theory.graphs",),
 )
 def gcn_oversmoothing(rng, claim):
-    """Mixing long over a connected graph forgets all but the degrees: each node tends to their root, scaled."""
+    """Long mixing leaves a node of a connected graph only its degree, self-loop counted: the root of it."""
     outcomes = []
     for A in (star(5), connected_graph(rng, 10)):
         x = rng.uniform(0.5, 1.5, size=len(A))

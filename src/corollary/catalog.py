@@ -1,0 +1,123 @@
+"""The catalog: one line per system, read by the package, the doors, the tests and the pages.
+
+Nothing heavy is imported here; ``resolve`` imports the one module that a name needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+from corollary import errors
+
+__all__ = ["Entry", "create", "entries", "find", "list", "resolve"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the catalog knows of a system without importing it."""
+
+    id: str
+    name: str  # public name, importable from `module`
+    module: str
+    title: str
+    input: str = "table"  # table, image, sequence, set, graph, text, ratings
+    roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
+    kind: str = "estimator"  # estimator, layer, optimiser, function
+    params: tuple[tuple[str, str], ...] = ()  # what the id fixes, such as loss="softmax"
+
+    @property
+    def chapter(self) -> str:
+        """The package that holds it."""
+        return self.module.split(".")[1]
+
+    def load(self) -> Any:
+        """Import and return the object."""
+        return getattr(import_module(self.module), self.name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``corollary list --json`` prints them."""
+        return {**asdict(self), "chapter": self.chapter, "roles": [*self.roles], "params": dict(self.params)}
+
+
+def _entries() -> Iterator[Entry]:
+    for line in TABLE.strip().splitlines():
+        if line and not line.startswith("#"):
+            id, name, module, input, roles, kind, title = (part.strip() for part in line.split("|"))
+            name, *fixed = name.split()
+            params = tuple((key, value) for key, _, value in (pair.partition("=") for pair in fixed))
+            kind = kind or "estimator"
+            yield Entry(id, name, f"corollary.{module}", title, input, tuple(roles.split()), kind, params)
+
+
+# id | public name and what the id fixes | module | input | roles | kind (blank: estimator) | title
+TABLE = """
+# connectionism
+hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
+# linear
+pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
+# completion
+als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
+# mixtures
+gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
+# networks
+mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
+mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers
+"""
+
+_ALL: tuple[Entry, ...] = tuple(_entries())
+_BY_NAME: dict[str, Entry] = {entry.name: entry for entry in reversed(_ALL)}  # the first of a name wins
+
+
+def entries(
+    *, input: str | None = None, role: str | None = None, chapter: str | None = None, kind: str | None = None
+) -> tuple[Entry, ...]:
+    """Return the entries that take this input, play this role, stand in this chapter, are of this kind."""
+
+    def wanted(entry: Entry) -> bool:
+        return (
+            (input is None or entry.input == input)
+            and (role is None or role in entry.roles)
+            and (chapter is None or entry.chapter == chapter)
+            and (kind is None or entry.kind == kind)
+        )
+
+    return tuple(filter(wanted, _ALL))
+
+
+def list(**conditions: str | None) -> tuple[str, ...]:
+    """Return the public names of the entries that satisfy the conditions of :func:`entries`."""
+    return tuple(dict.fromkeys(entry.name for entry in entries(**conditions)))
+
+
+def find(name: str) -> Entry:
+    """Return the entry with this public name or id; the error names the closest ones."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    for entry in _ALL:
+        if name.lower() in (entry.id, entry.name.lower()):
+            return entry
+    raise errors.unknown("catalog", "system", name, known_names(), "See `corollary list`.")
+
+
+def known_names() -> Iterable[str]:
+    """Return every public name and id."""
+    return [*_BY_NAME, *(entry.id for entry in _ALL)]
+
+
+def resolve(name: str) -> Any:
+    """Return the object with this public name, importing its module."""
+    return _BY_NAME[name].load()
+
+
+def create(name: str, **params: Any) -> Any:
+    """Make the system with this public name or id.
+
+    >>> import corollary
+    >>> corollary.create("hopfield", max_sweeps=10)
+    HopfieldNetwork(max_sweeps=10)
+    """
+    entry = find(name)
+    return entry.load()(**{**dict(entry.params), **params})

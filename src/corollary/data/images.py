@@ -1,0 +1,69 @@
+"""Images: a file, or a folder with a sub-folder per class.
+
+Grey images give ``(n, h, w)``, others ``(n, 3, h, w)``; transparency is dropped. All must have one size.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.dataset import Dataset
+from corollary.data.folders import by_class
+
+__all__ = ["SUFFIXES", "picture", "read_folder", "read_image"]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".pbm", ".tif", ".tiff", ".webp")
+_GREY = ("1", "L", "I", "I;16", "I;16B", "F")
+
+
+def read_image(path: Path) -> Dataset:
+    """Read one image file as a data set of one."""
+    return Dataset(_stack([path]), kind="image", name=path.stem, source=str(path))
+
+
+def read_folder(folder: Path) -> Dataset:
+    """Read the images of a folder; the names of sub-folders are the classes."""
+    files, labels = by_class(folder, SUFFIXES, "image")
+    return Dataset(_stack(files), labels, "image", folder.name, source=str(folder))
+
+
+def _stack(files: list[Path]) -> np.ndarray:
+    pixels = [picture(file.read_bytes(), file.name) for file in files]
+    for file, image in zip(files, pixels):
+        if image.shape[:2] != pixels[0].shape[:2]:
+            got = f"{_size(pixels[0])} for {files[0].name} and {_size(image)} for {file.name}"
+            raise errors.value("load", "all images must have one size", got, "Resize or crop them first.")
+    if all(image.ndim == 2 for image in pixels):
+        return np.stack(pixels)
+    colour = [image if image.ndim == 3 else np.repeat(image[:, :, None], 3, 2) for image in pixels]
+    return np.ascontiguousarray(np.stack(colour).transpose(0, 3, 1, 2))
+
+
+def picture(raw: bytes, name: str) -> np.ndarray:
+    """Decode an image file into uint8, ``(h, w)`` if grey and ``(h, w, 3)`` otherwise."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise errors.missing("load", "pillow", "images") from error
+    try:
+        with Image.open(io.BytesIO(raw)) as image:
+            return _grey(image) if image.mode in _GREY else np.asarray(image.convert("RGB"))
+    except Exception as error:  # whatever the bytes make Pillow raise
+        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+        raise errors.value("load", f"{name} must be an image file", got) from error
+
+
+def _grey(image: Any) -> np.ndarray:
+    if image.mode in ("1", "L"):
+        return np.asarray(image.convert("L"))
+    values = np.asarray(image).astype(np.float64)  # 16 bits or more: keep the highest eight
+    return np.clip(values / (256 if values.max(initial=0) > 255 else 1), 0, 255).astype(np.uint8)
+
+
+def _size(image: np.ndarray) -> str:
+    return f"{image.shape[0]} x {image.shape[1]}"

@@ -1,0 +1,131 @@
+"""What learns: the protocol that the engine drives, and the usual way to satisfy it.
+
+EM, alternating least squares, Gibbs sampling, gradient descent: each is *start, then step
+until done* over a state that can be saved. Whatever has these four members gets a progress
+bar, a history, early stopping, a time limit, checkpoints and exact resume from the engine.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+__all__ = ["Iteration", "Learner", "Metrics", "Once", "State"]
+
+State = dict[str, Any]  # tensors, arrays, plain numbers and strings, nested in dicts and lists
+Metrics = Mapping[str, float]
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Anything that learns step by step."""
+
+    def step(self) -> Metrics | None:
+        """Make one unit of progress: a sweep, an epoch, a block of draws.
+
+        ``None`` means the unit was left half-way because the engine asked for a pause
+        (:func:`corollary.engine.loop.pause_wanted`); the next call goes on from there.
+        """
+
+    def state(self) -> State:
+        """Return a snapshot of all that is needed to go on exactly."""
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has converged or its own budget is spent."""
+
+
+class Iteration(ABC):
+    """A learner whose state is a few of its attributes.
+
+    A subclass names them in ``saved`` and writes :meth:`sweep`, which sets ``converged``
+    when it is. Arrays, tensors, numbers, random generators, and lists and dicts of those
+    can be named.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, max_iter: int, n_iter: int = 0) -> None:
+        self.max_iter = max_iter
+        self.n_iter = n_iter
+        self.converged = False
+
+    @abstractmethod
+    def sweep(self) -> Metrics:
+        """Do one sweep over the unknowns."""
+
+    def step(self) -> Metrics | None:
+        """Count and do one sweep."""
+        self.n_iter += 1
+        return self.sweep()
+
+    def state(self) -> State:
+        """Return copies of the saved attributes."""
+        names = ("n_iter", "converged", *self.saved)
+        return {name: freeze(getattr(self, name)) for name in names}
+
+    def restore(self, state: State) -> None:
+        """Set the saved attributes to copies of what the snapshot holds."""
+        for name, kept in state.items():
+            setattr(self, name, thaw(getattr(self, name, None), kept))
+
+    @property
+    def done(self) -> bool:
+        """Whether the sweeps have converged or reached ``max_iter``."""
+        return self.converged or self.n_iter >= self.max_iter
+
+
+class Once(Iteration):
+    """A closed form: one step that computes everything.
+
+    ``solve`` returns the results as a dict; they become the state, under ``results``.
+    """
+
+    saved = ("results",)
+
+    def __init__(self, solve: Callable[[], State]) -> None:
+        super().__init__(max_iter=1)
+        self.solve = solve
+        self.results: State = {}
+
+    def sweep(self) -> Metrics:
+        """Solve."""
+        self.results = self.solve()
+        return {}
+
+
+def freeze(value: Any) -> Any:
+    """Return a copy that later work cannot change; a random generator becomes its state."""
+    if isinstance(value, np.random.Generator):
+        return freeze(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return freeze(value.get_state(legacy=False))
+    if isinstance(value, Mapping):
+        return {key: freeze(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(freeze(part) for part in value)
+    if hasattr(value, "get_state") and hasattr(value, "initial_seed"):  # torch.Generator
+        return value.get_state()
+    if hasattr(value, "clone"):  # torch.Tensor
+        return value.detach().clone()
+    return value.copy() if hasattr(value, "copy") else value
+
+
+def thaw(current: Any, kept: Any) -> Any:
+    """Return what ``freeze`` kept, as an own copy; a random generator is set in place."""
+    if isinstance(current, np.random.Generator):
+        current.bit_generator.state = kept
+        return current
+    if isinstance(current, np.random.RandomState):
+        current.set_state(kept)
+        return current
+    if hasattr(current, "set_state") and hasattr(current, "initial_seed"):
+        current.set_state(kept)
+        return current
+    return freeze(kept)

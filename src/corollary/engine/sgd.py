@@ -1,0 +1,351 @@
+"""The gradient learner: any module, any objective, one epoch a step.
+
+Data stay tensors, batches are slices of one permuted copy, the parameters live in one
+flat vector so that an update is one fused kernel, and losses are summed in float64.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corollary import optim
+from corollary.engine.learner import Metrics, State, freeze
+from corollary.engine.loop import pause_wanted
+from corollary.engine.run import Run
+from corollary.engine.training import Training
+from corollary.errors import Diverged
+
+__all__ = ["Batches", "GradientLearner", "TensorBatches", "seeded"]
+
+Batch = tuple[Any, ...]
+# The mean loss over a batch, or that and further metrics; the module is called, never its parts,
+# so that several processes can share the work.
+Objective = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
+
+COPY_LIMIT = 2**30  # bytes: larger data are gathered batch by batch instead of permuted at once
+CHUNK = 4096  # rows evaluated at a time where no gradient is needed
+ELEMENTWISE = {"Adagrad", "Adam", "AdamW", "RMSprop", "SGD"}  # these may see the parameters as one vector
+
+
+class Batches(Protocol):
+    """Samples that come in batches."""
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+
+    def epoch(self, order: Tensor | None, batch_size: int, start: int) -> Iterator[tuple[int, Batch]]:
+        """Yield (size, batch) from the ``start``-th batch on; ``order`` is a permutation or None."""
+
+
+class TensorBatches:
+    """Rows of tensors that share their first axis; ``None`` stays ``None`` in every batch."""
+
+    def __init__(self, *tensors: Tensor | None) -> None:
+        self.tensors = tensors
+        self.n = next(len(t) for t in tensors if t is not None)
+        self.bytes = sum(t.numel() * t.element_size() for t in tensors if t is not None)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.n
+
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+        return -(-self.n // batch_size)
+
+    def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
+        """Yield slices of one permuted copy, or gathered rows if a copy would be too large."""
+        source = self.tensors
+        if order is not None and self.bytes <= COPY_LIMIT:
+            source, order = tuple(t if t is None else t[order] for t in source), None
+        for begin in range(start * batch_size, self.n, batch_size):
+            rows: Any = slice(begin, begin + batch_size)
+            if order is not None:
+                rows = order[rows]
+            yield min(batch_size, self.n - begin), tuple(t if t is None else t[rows] for t in source)
+
+
+@contextmanager
+def seeded(seed: int | Tensor) -> Iterator[None]:
+    """Draw from torch's global generator from a given state on, and leave it as it was."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        if isinstance(seed, Tensor):
+            torch.set_rng_state(seed)
+        else:
+            torch.manual_seed(seed)
+        yield
+
+
+def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
+    """Return the order of ``n`` samples, which depends on (seed, epoch) only."""
+    mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+    return torch.randperm(n, generator=torch.Generator().manual_seed(mixed))
+
+
+class GradientLearner:
+    """Descend on the mean of an objective over batches; a step is an epoch.
+
+    Parameters
+    ----------
+    module : nn.Module
+        What is trained, in place.
+    objective : callable
+        ``objective(module, *batch)`` returns the mean loss over the batch, or that and a
+        dict of further metrics to average.
+    batches : Batches
+        The training data.
+    training : Training
+        How to descend; resolved.
+    run : Run
+        Where to run.
+    seed : int
+        Decides the order of the samples and all noise.
+    owner : str
+        The estimator's name, for messages.
+    validate : callable, optional
+        Called after each epoch in evaluation mode; its metrics join the history.
+    gradient : callable, optional
+        ``gradient(module, *batch)`` writes the gradients itself and returns the loss, where
+        an explicit backward pass beats automatic differentiation.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        batches: Batches,
+        training: Training,
+        run: Run,
+        *,
+        seed: int,
+        owner: str,
+        validate: Callable[[], Metrics] | None = None,
+        gradient: Callable[..., Tensor] | None = None,
+    ) -> None:
+        self.module = module.to(run.device)
+        self.objective = objective
+        self.batches = batches
+        self.training = training
+        self.run = run
+        self.seed = seed
+        self.owner = owner
+        self.validate = validate
+        self.gradient = gradient if run.fabric is None else None
+        self.epoch = self.batch = self.updates = 0
+        self.sums: dict[str, float] = {}
+        self.count = 0
+        self.optimizer, self.flat = self._optimizer()
+        self.average = self._averaged()
+        self.wrapped: Any = self.module
+        if run.fabric is not None:
+            self.wrapped, self.optimizer = run.fabric.setup(self.module, self.optimizer)
+        with seeded(seed):
+            self.rng = torch.get_rng_state()
+
+    # --- the protocol ------------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> bool:
+        """Whether every epoch has been run."""
+        return self.epoch >= self.training.epochs
+
+    def step(self) -> Metrics | None:
+        """Run one epoch, or the rest of one; ``None`` if the engine asked for a pause."""
+        batch_size = self.training.batch_size
+        order = epoch_order(self.seed, self.epoch, len(self.batches)) if self.training.shuffle else None
+        self.module.train()
+        with seeded(self.rng):
+            for size, batch in self.batches.epoch(order, batch_size, self.batch):
+                self._update(size, batch)
+                self.batch += 1
+                if pause_wanted() and self.batch < self.batches.count(batch_size):
+                    self.rng = torch.get_rng_state()
+                    return None
+            self.rng = torch.get_rng_state()
+        metrics = {name: total / self.count for name, total in self.sums.items()}
+        self.epoch, self.batch, self.sums, self.count = self.epoch + 1, 0, {}, 0
+        if self.validate is not None:
+            metrics.update(self._validated())
+        return metrics
+
+    def state(self) -> State:
+        """Return weights, optimiser, averages, position and random state."""
+        return {
+            "module": freeze(dict(self.module.state_dict())),
+            "optimizer": freeze(self.optimizer.state_dict()),
+            "average": None if self.average is None else freeze(dict(self.average.state_dict())),
+            "position": (self.epoch, self.batch, self.updates),
+            "sums": dict(self.sums),
+            "count": self.count,
+            "rng": self.rng.clone(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot."""
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(freeze(state["optimizer"]))
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.epoch, self.batch, self.updates = state["position"]
+        self.sums, self.count, self.rng = dict(state["sums"]), state["count"], state["rng"].clone()
+
+    def result(self) -> nn.Module:
+        """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""
+        source = self.average.module if self.average is not None and self.updates else self.module
+        return copy.deepcopy(source).eval()
+
+    # --- one update --------------------------------------------------------------------------------------
+
+    def _update(self, size: int, batch: Batch) -> None:
+        scale, batch = self._share(size, batch)
+        self._set_rate()
+        self._zero_grad()
+        if self.gradient is not None:
+            loss, metrics = self.gradient(self.module, *batch), {}
+        else:
+            out = self.objective(self.wrapped, *batch)
+            loss, metrics = out if isinstance(out, tuple) else (out, {})
+            if self.run.fabric is not None:
+                self.run.fabric.backward(loss * scale)
+            else:
+                loss.backward()
+        self._record({"loss": loss, **metrics}, size, scale)
+        if self.training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._vectors(), self.training.clip_norm)
+        self.optimizer.step()
+        self.updates += 1
+        if self.average is not None:
+            self.average.update_parameters(self.module)
+
+    def _record(self, metrics: dict[str, Any], size: int, scale: float) -> None:
+        for name, value in metrics.items():
+            number = float(value)
+            if self.run.world > 1:
+                number = float(self.run.sum(np.array(number * scale))) / self.run.world
+            if not math.isfinite(number):
+                raise Diverged(
+                    f"{self.owner}: {name} became {number} at step {self.updates + 1} of epoch {self.epoch + 1} "
+                    f"(learning_rate={self.training.learning_rate:g}). Lower learning_rate, set clip_norm, or "
+                    "scale the data; the last finite state is kept."
+                )
+            self.sums[name] = self.sums.get(name, 0.0) + number * size
+        self.count += size
+
+    def _share(self, size: int, batch: Batch) -> tuple[float, Batch]:
+        """Return this process's part of a batch, and the weight that makes the mean over processes the mean."""
+        world, rank = self.run.world, self.run.rank
+        if world == 1:
+            return 1.0, batch
+        part = -(-size // world)
+        rows = slice(rank * part, min(size, (rank + 1) * part))
+        mine = max(0, rows.stop - rows.start)
+        if mine == 0:  # nothing left for this one: any row, with weight zero
+            rows = slice(0, 1)
+        return mine * world / size, tuple(b[rows] if isinstance(b, Tensor) else b for b in batch)
+
+    def _set_rate(self) -> None:
+        training = self.training
+        if training.schedule == "constant" and not training.warmup:
+            return
+        total = training.epochs * self.batches.count(training.batch_size)
+        rate = training.learning_rate * optim.schedule(training.schedule, self.updates, total, training.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    # --- parameters as vectors ---------------------------------------------------------------------------
+
+    def _optimizer(self) -> tuple[Any, bool]:
+        """Make the optimiser over the parameters: matrices decay, biases and gains do not."""
+        training = self.training
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        if training.weight_decay:
+            groups = [[p for p in trained if p.ndim >= 2], [p for p in trained if p.ndim < 2]]
+        else:
+            groups = [trained, []]
+        kind = optim.NAMES[training.optimizer][0]
+        uniform = len({(p.dtype, p.device) for p in trained}) == 1
+        flat = kind in ELEMENTWISE and uniform and self.run.fabric is None
+        decays = (training.weight_decay, 0.0)
+        options: list[dict[str, Any]] = [
+            {"params": [_flatten(group)] if flat else group, "weight_decay": decay}
+            for group, decay in zip(groups, decays)
+            if group
+        ]
+        if kind == "Adam" and training.weight_decay:  # decoupled: the penalty is not rescaled by the gradients
+            return optim.create("adamw", options, lr=training.learning_rate), flat
+        return optim.create(training.optimizer, options, lr=training.learning_rate), flat
+
+    def _vectors(self) -> list[Tensor]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def _zero_grad(self) -> None:
+        if not self.flat:
+            self.optimizer.zero_grad(set_to_none=True)
+        elif self.gradient is None:
+            for vector in self._vectors():
+                vector.grad.zero_()  # type: ignore[union-attr]
+
+    # --- averages and validation -------------------------------------------------------------------------
+
+    def _averaged(self) -> Any:
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+        kind = self.training.average
+        if kind is None:
+            return None
+        rule = None if kind == "polyak" else get_ema_multi_avg_fn(float(kind))
+        return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
+
+    def _validated(self) -> Metrics:
+        self.module.eval()
+        with torch.no_grad(), seeded(self.seed):
+            metrics = self.validate() if self.validate is not None else {}
+        self.module.train()
+        return metrics
+
+
+def _flatten(params: Sequence[nn.Parameter]) -> nn.Parameter:
+    """Move parameters and their gradients into one vector each; the parameters become views of it."""
+    total = sum(p.numel() for p in params)
+    vector = nn.Parameter(torch.empty(total, dtype=params[0].dtype, device=params[0].device))
+    vector.grad = torch.zeros_like(vector)
+    offset = 0
+    with torch.no_grad():
+        for p in params:
+            where = (p.shape, p.stride(), offset)
+            if not _dense(p):
+                where = (p.shape, torch.empty(p.shape).stride(), offset)
+            view = vector.data.as_strided(*where)
+            view.copy_(p)
+            p.data = view
+            p.grad = vector.grad.as_strided(*where)
+            offset += p.numel()
+    return vector
+
+
+def _dense(p: Tensor) -> bool:
+    """Whether the memory of ``p`` is gap-free, in whatever order of its axes."""
+    return p.is_contiguous() or (p.ndim == 4 and p.is_contiguous(memory_format=torch.channels_last))
+
+
+def evaluate(objective: Objective, module: nn.Module, *tensors: Tensor | None) -> Metrics:
+    """Return the mean objective over all rows, in chunks, as ``validation_`` metrics."""
+    sums: dict[str, float] = {}
+    batches = TensorBatches(*tensors)
+    for size, batch in batches.epoch(None, CHUNK):
+        out = objective(module, *batch)
+        loss, metrics = out if isinstance(out, tuple) else (out, {})
+        for name, value in {"loss": loss, **metrics}.items():
+            sums[name] = sums.get(name, 0.0) + float(value) * size
+    return {f"validation_{name}": total / len(batches) for name, total in sums.items()}

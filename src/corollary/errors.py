@@ -1,0 +1,57 @@
+"""The wording of every error: what must hold, what was given, what to do.
+
+>>> raise value("ALS", "ratings must be non-negative", "minimum -2", "Shift them, or use alpha=0.")
+Traceback (most recent call last):
+    ...
+ValueError: ALS: ratings must be non-negative; got minimum -2. Shift them, or use alpha=0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["CorollaryWarning", "Diverged", "closest", "kind", "missing", "unknown", "value", "wording"]
+
+
+class CorollaryWarning(UserWarning):
+    """Something worth knowing that does not stop the work."""
+
+
+class Diverged(FloatingPointError):
+    """The objective became NaN or infinite; the last finite state is kept."""
+
+
+def wording(owner: str, must: str, got: object, do: str = "") -> str:
+    """Return ``Owner: what must hold; got what. What to do.``"""
+    text = f"{owner}: {must}; got {got}."
+    return f"{text} {do}" if do else text
+
+
+def value(owner: str, must: str, got: object, do: str = "") -> ValueError:
+    """Return the error for a value that cannot be used."""
+    return ValueError(wording(owner, must, got, do))
+
+
+def kind(owner: str, must: str, got: object, do: str = "") -> TypeError:
+    """Return the error for a value of the wrong kind."""
+    return TypeError(wording(owner, must, got, do))
+
+
+def closest(name: str, choices: Iterable[str], n: int = 3) -> str:
+    """Return the choices most like ``name``, quoted and comma-separated; all if few, else the first ones."""
+    known = sorted(set(map(str, choices)))
+    by_case = {c.lower(): c for c in known}
+    near = [by_case[c] for c in get_close_matches(str(name).lower(), by_case, n=n, cutoff=0.4)]
+    return ", ".join(map(repr, near or known[: 2 * n]))
+
+
+def unknown(owner: str, what: str, name: str, choices: Iterable[str], do: str = "") -> ValueError:
+    """Return the error for a name that does not exist, with the closest ones that do."""
+    text = f"{owner}: no {what} named {name!r}. Closest: {closest(name, choices)}."
+    return ValueError(f"{text} {do}" if do else text)
+
+
+def missing(owner: str, package: str, extra: str) -> ImportError:
+    """Return the error for an optional package that is not installed."""
+    return ImportError(f"{owner}: needs the package {package!r}; it is not installed. pip install 'corollary[{extra}]'.")

@@ -1,0 +1,292 @@
+"""Save and load: one safetensors file, JSON in its header, never pickle.
+
+A file holds a *document*: plain values nested in dicts and lists, with arrays and tensors
+among them. The arrays go into the file as tensors, everything else into the header as JSON,
+with ``{"$": tag}`` objects where JSON has no word of its own. A SHA-256 over both is kept
+beside them, so a file that was cut short or changed is reported and never half-loaded.
+Reading imports nothing but what the catalog lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corollary import __version__, catalog, errors
+
+__all__ = ["SCHEMA", "decode", "encode", "load", "read", "save", "write"]
+
+SCHEMA = 1  # raised when an older version could no longer read the file
+KEY = "corollary"
+# Public classes outside the catalog that may stand in a file.
+HELPERS = {"Training": "corollary.engine.training"}
+SETTABLE = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
+
+
+class FileError(ValueError):
+    """A file that cannot be read as what it should be."""
+
+
+# --- documents -------------------------------------------------------------------------------------------
+
+
+def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return ``value`` as JSON-able data; arrays are put into ``arrays`` and named in their place."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, np.bool_):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return number if np.isfinite(number) else {"$": "float", "value": repr(number)}
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, complex | np.complexfloating):
+        return {"$": "complex", "value": [float(value.real), float(value.imag)]}
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, arrays)
+    if isinstance(value, tuple):
+        return {"$": "tuple", "value": [encode(part, arrays) for part in value]}
+    if isinstance(value, list):
+        return [encode(part, arrays) for part in value]
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and key != "$" for key in value):
+            return {key: encode(part, arrays) for key, part in value.items()}
+        return {"$": "dict", "value": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
+    return _encode_object(value, arrays)
+
+
+def _encode_array(value: np.ndarray, arrays: dict[str, np.ndarray], **extra: Any) -> dict[str, Any]:
+    if value.dtype.kind in "OUS":  # strings and mixed labels
+        return {"$": "labels", "dtype": str(value.dtype), "shape": [*value.shape], "value": _labels(value, arrays)}
+    if value.dtype.kind not in "biufc":
+        raise errors.kind("save", "arrays must hold numbers, booleans or strings", f"dtype {value.dtype}")
+    stored, spec = value, {"$": "array", **extra}
+    if value.flags.f_contiguous and not value.flags.c_contiguous:  # the layout decides the last bit of a product
+        stored, spec = value.T, {**spec, "order": "F"}
+    if value.dtype.kind == "c":
+        stored = np.ascontiguousarray(stored)[..., None].view(stored.real.dtype)
+        spec = {**spec, "complex": True}
+    name = str(len(arrays))
+    arrays[name] = np.array(stored, order="C", ndmin=stored.ndim)
+    return {**spec, "name": name}
+
+
+def _labels(value: np.ndarray, arrays: dict[str, np.ndarray]) -> list[Any]:
+    return [encode(part, arrays) for part in value.ravel().tolist()]
+
+
+def _encode_object(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if type(value).__module__.startswith("torch") and hasattr(value, "detach"):
+        return _encode_tensor(value, arrays)
+    if hasattr(value, "state_dict") and hasattr(value, "parameters"):
+        return {"$": "module", "value": encode(dict(value.state_dict()), arrays)}
+    if hasattr(value, "tocsr") and hasattr(value, "nnz"):
+        csr = value.tocsr()
+        parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
+        return {"$": "sparse", "format": value.format, "value": encode(parts, arrays)}
+    if type(value).__name__ in HELPERS or hasattr(value, "_saved_attributes"):
+        return {"$": "estimator", **_describe(value, arrays)}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return None  # only a seed survives saving
+    if hasattr(value, "__dataclass_fields__"):
+        raise errors.kind("save", "values must be plain", type(value).__name__)
+    raise errors.kind(
+        "save",
+        "parameters and fitted attributes must be numbers, strings, arrays, tensors or our own estimators",
+        f"a {type(value).__module__}.{type(value).__name__}",
+        "Give the choice by name instead of by object.",
+    )
+
+
+def _encode_tensor(value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    value = value.detach().cpu()
+    if str(value.dtype) == "torch.bfloat16":
+        import torch
+
+        return _encode_array(value.contiguous().view(torch.int16).numpy(), arrays, tensor="bfloat16")
+    return _encode_array(value.numpy(), arrays, tensor=str(value.dtype).removeprefix("torch."))
+
+
+def _describe(estimator: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    params = estimator.get_params(deep=False)
+    fitted = estimator._saved_attributes() if hasattr(estimator, "_saved_attributes") else {}
+    return {
+        "name": type(estimator).__name__,
+        "params": {key: encode(value, arrays) for key, value in params.items()},
+        "fitted": {key: encode(value, arrays) for key, value in fitted.items()},
+    }
+
+
+def decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Undo :func:`encode`."""
+    if isinstance(value, list):
+        return [decode(part, arrays) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "$" not in value:
+        return {key: decode(part, arrays) for key, part in value.items()}
+    tag = value["$"]
+    if tag not in _DECODERS:
+        raise FileError(f"load: unknown entry {tag!r}; the file was altered or written by a newer version.")
+    return _DECODERS[tag](value, arrays)
+
+
+def _decode_array(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    array = arrays[value["name"]]
+    if value.get("complex"):
+        array = array.view({4: np.complex64, 8: np.complex128}[array.dtype.itemsize])[..., 0]
+    if value.get("order") == "F":
+        array = array.T
+    if "tensor" not in value:
+        return array
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if value["tensor"] == "bfloat16" else tensor
+
+
+def _decode_labels(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    flat = np.empty(len(value["value"]), dtype=object)
+    flat[:] = decode(value["value"], arrays)
+    return flat.astype(np.dtype(value["dtype"])).reshape(value["shape"])
+
+
+def _decode_sparse(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    from scipy import sparse
+
+    parts = decode(value["value"], arrays)
+    matrix = sparse.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=parts["shape"])
+    return matrix.asformat(value["format"])
+
+
+def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    name = value["name"]
+    if name in HELPERS:
+        from importlib import import_module
+
+        cls = getattr(import_module(HELPERS[name]), name)
+    elif name in catalog.list(kind="estimator"):
+        cls = catalog.resolve(name)
+    else:
+        raise FileError(f"load: the file names {name!r}, which is not in the catalog; it was not imported.")
+    estimator = cls(**decode(value["params"], arrays))
+    fitted = {key: decode(part, arrays) for key, part in value["fitted"].items()}
+    for key in fitted:
+        if not SETTABLE.fullmatch(key) or key.startswith("__") or hasattr(cls, key):
+            raise FileError(f"load: {key!r} is not a fitted attribute of {name}; the file was altered.")
+    if fitted:
+        estimator._load_attributes(fitted)
+    return estimator
+
+
+_DECODERS = {
+    "array": _decode_array,
+    "complex": lambda value, _: complex(*value["value"]),
+    "dict": lambda value, arrays: {decode(k, arrays): decode(v, arrays) for k, v in value["value"]},
+    "estimator": _decode_estimator,
+    "float": lambda value, _: float(value["value"]),
+    "labels": _decode_labels,
+    "module": lambda value, arrays: decode(value["value"], arrays),
+    "sparse": _decode_sparse,
+    "tuple": lambda value, arrays: tuple(decode(value["value"], arrays)),
+}
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def _digest(header: str, arrays: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        total.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        total.update(arrays[name].data if arrays[name].size else b"")
+    return total.hexdigest()
+
+
+def write(path: str | os.PathLike[str], document: Any, kind: str) -> Path:
+    """Write a document atomically: a reader finds the old file or the new one, whole."""
+    from safetensors.numpy import save as to_bytes
+
+    path = Path(path)
+    arrays: dict[str, np.ndarray] = {}
+    body = encode(document, arrays)
+    header = json.dumps({"schema": SCHEMA, "version": __version__, "kind": kind, "document": body}, allow_nan=False)
+    content = to_bytes(arrays, metadata={KEY: header, "sha256": _digest(header, arrays)})
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+    return path
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> Any:
+    """Read a document; whatever is wrong with the file becomes one clear :class:`FileError`."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"load: no file {str(path)!r}. Give the path of a .safetensors file written by save.")
+    header, arrays = _open(path)
+    try:
+        schema, found = header["schema"], header["kind"]
+        if schema > SCHEMA:
+            raise FileError(
+                f"load: {path.name} was written by schema {schema}; this version reads up to {SCHEMA}. "
+                f"Install corollary>={header['version']}."
+            )
+        if found != kind:
+            raise FileError(f"load: {path.name} is a {found} file; a {kind} file is needed here.")
+        return decode(header["document"], arrays)
+    except FileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, RuntimeError) as error:
+        raise FileError(f"load: {path.name} does not hold what its header says ({error}); it was altered.") from error
+
+
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileError(f"load: {path.name} is not a whole safetensors file ({error}).") from error
+    if KEY not in metadata:
+        raise FileError(f"load: {path.name} is a safetensors file, but corollary did not write it.")
+    if metadata.get("sha256") != _digest(metadata[KEY], arrays):
+        raise FileError(f"load: {path.name} was changed or damaged after it was written (its checksum differs).")
+    try:
+        return json.loads(metadata[KEY]), arrays
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"load: the header of {path.name} cannot be read ({error}).") from error
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a fitted (or unfitted) estimator as one file."""
+    return write(path, estimator, "model")
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator that ``save`` wrote; nothing in the file is ever executed."""
+    return read(path, "model")

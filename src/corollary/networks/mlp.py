@@ -1,0 +1,382 @@
+r"""The multi-layer perceptron.
+
+With activations :math:`a^0 = x` and widths :math:`d_0, \dots, d_L`, layer :math:`\ell` computes
+
+.. math::
+    z^\ell = a^{\ell-1} W_\ell^\top + b_\ell, \qquad a^\ell = \phi(z^\ell), \tag{1}
+
+the last without :math:`\phi`. For a loss :math:`\mathcal L` the errors
+:math:`\delta^\ell = \partial \mathcal L / \partial z^\ell` obey
+
+.. math::
+    \delta^{\ell-1} = (\delta^\ell W_\ell) \odot \phi'(z^{\ell-1}), \qquad
+    \nabla_{W_\ell} = (\delta^\ell)^\top a^{\ell-1}, \qquad
+    \nabla_{b_\ell} = \textstyle\sum_n \delta^\ell_n, \tag{2}
+
+and for the mean cross-entropy of a softmax, as for half the mean squared error of a linear output,
+:math:`\delta^L = (\hat y - y) / n` (3). A small network spends most of its time in bookkeeping, so where
+the layers are plain, (2) is computed as it stands, in place; otherwise by automatic differentiation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.utils import compute_sample_weight
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary.base import Classifier, Data, GradientTrained, Regressor, as_tensor
+from corollary.errors import value
+from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
+from corollary.nn.normalisation import NORMS, norm
+from corollary.nn.shortcuts import Residual
+
+__all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
+
+
+class MLP(nn.Sequential):
+    """Linear layers of the given widths with an activation between them.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Input, hidden and output widths.
+    activation : str
+        One of ``corollary.nn.activations.ACTIVATIONS``.
+    dropout : float
+        Share of hidden units dropped while training.
+    norm : str or None
+        "batch" or "layer" normalisation before each activation.
+    residual : bool
+        Whether each hidden layer is added to its input.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        activation: str = "relu",
+        *,
+        dropout: float = 0.0,
+        norm: str | None = None,
+        residual: bool = False,
+    ) -> None:
+        layers: list[nn.Module] = []
+        for n_in, n_out in zip(widths[:-2], widths[1:-1]):
+            block = nn.Sequential(*_hidden(n_in, n_out, activation, dropout, norm))
+            layers += [Residual(block, n_in, n_out)] if residual else list(block)
+        layers.append(nn.Linear(widths[-2], widths[-1]))
+        super().__init__(*layers)
+
+
+def _hidden(n_in: int, n_out: int, name: str, dropout: float, normalise: str | None) -> list[nn.Module]:
+    phi = activation(name)
+    pieces = getattr(phi, "k", 1)  # maxout takes the largest of k linear pieces
+    layers: list[nn.Module] = [nn.Linear(n_in, n_out * pieces)]
+    if normalise:
+        layers.append(norm(normalise, n_out * pieces))
+    layers.append(phi)
+    if dropout:
+        layers.append(nn.Dropout(dropout))
+    return layers
+
+
+# --- equations 2 and 3, for plain layers -----------------------------------------------------------------
+
+# phi and phi' as functions of the activation a = phi(z), in place where they can be.
+PLAIN = {
+    nn.ReLU: (torch.relu_, lambda d, a: torch.ops.aten.threshold_backward(d, a, 0)),
+    nn.Tanh: (torch.tanh_, lambda d, a: torch.ops.aten.tanh_backward(d, a)),
+    nn.Sigmoid: (torch.sigmoid_, lambda d, a: torch.ops.aten.sigmoid_backward(d, a)),
+    nn.Identity: (lambda z: z, lambda d, a: d),
+}
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether a module is linear layers with one simple activation between them."""
+    kinds = [type(layer) for layer in module.children()]
+    return all(kind is nn.Linear for kind in kinds[::2]) and all(kind in PLAIN for kind in kinds[1::2])
+
+
+class Backpropagation:
+    """Write the gradients of equation (2) into a plain network's parameters.
+
+    ``output_error(z, y, weight)`` returns the loss and the error of the last layer, equation (3).
+    """
+
+    def __init__(self, output_error: Any) -> None:
+        self.output_error = output_error
+
+    @torch.no_grad()
+    def __call__(self, module: nn.Sequential, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """Compute loss and gradients for one batch; return the loss."""
+        layers = list(module.children())
+        linear = layers[::2]
+        phi, derivative = PLAIN[type(layers[1])] if len(layers) > 1 else PLAIN[nn.Identity]
+        activations = [x]
+        for layer in linear[:-1]:
+            activations.append(phi(torch.addmm(layer.bias, activations[-1], layer.weight.T)))
+        z = torch.addmm(linear[-1].bias, activations[-1], linear[-1].weight.T)
+        loss, delta = self.output_error(z, y, weight)
+        for layer, a in zip(reversed(linear), reversed(activations)):
+            torch.mm(delta.T, a, out=layer.weight.grad)
+            torch.sum(delta, 0, out=layer.bias.grad)
+            if a is not x:
+                delta = derivative(torch.mm(delta, layer.weight), a)
+        return loss
+
+
+def softmax_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the weighted mean cross-entropy and its derivative by the logits, eq. 3."""
+    log_p = torch.log_softmax(z, 1)
+    picked = log_p.gather(1, y[:, None])[:, 0]
+    w = weight / weight.sum() if weight is not None else None
+    loss = -(picked.mean() if w is None else picked @ w)
+    delta = log_p.exp_()
+    delta.scatter_add_(1, y[:, None], torch.full_like(delta[:, :1], -1.0))
+    return loss, delta.div_(len(y)) if w is None else delta.mul_(w[:, None])
+
+
+def squared_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return half the weighted mean squared error and its derivative by the output, eq. 3."""
+    delta = z - y
+    w = weight / weight.sum() if weight is not None else torch.full_like(y[:, 0], 1 / len(y))
+    loss = 0.5 * (delta.square().sum(1) @ w)
+    return loss, delta.mul_(w[:, None])
+
+
+# --- estimators ------------------------------------------------------------------------------------------
+
+
+class _BaseMLP(GradientTrained):
+    _training_defaults = {"epochs": 60, "learning_rate": 1e-3, "batch_size": 128}
+    _parameter_constraints = {
+        "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "norm": [None, StrOptions(set(NORMS))],
+        "residual": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        *,
+        activation="relu",
+        dropout=0.0,
+        norm=None,
+        residual=False,
+        training=None,
+        random_state=None,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.dropout = dropout
+        self.norm = norm
+        self.residual = residual
+        self.training = training
+        self.random_state = random_state
+
+    def _module(self) -> MLP:
+        widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)
+        options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
+        return MLP(widths, self.activation, **options).to(getattr(torch, self.dtype_))
+
+    def _rows(self, data: Data) -> tuple[Tensor, Tensor | None]:
+        sizes = np.atleast_1d(self.hidden_layer_sizes)
+        if sizes.size and sizes.min() < 1:
+            raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
+        self.dtype_ = str(data.X.dtype)
+        weight = None if data.sample_weight is None else as_tensor(data.sample_weight.astype(data.X.dtype))
+        return as_tensor(data.X), weight
+
+    def _learn(self, objective: Any, error: Any, x: Tensor, y: Tensor, weight: Tensor | None, **options: Any) -> Any:
+        learner = self._descend(objective, x, y, weight, **options)
+        if is_plain(learner.module) and learner.flat:
+            learner.gradient = Backpropagation(error)
+        return learner
+
+    def _adopt(self, learner: Any) -> None:
+        super()._adopt(learner)
+        linear = [layer for layer in self.module_.modules() if isinstance(layer, nn.Linear)]
+        self.coefs_ = [layer.weight.detach().numpy(force=True).T for layer in linear if layer.bias is not None]
+        self.intercepts_ = [layer.bias.detach().numpy(force=True) for layer in linear if layer.bias is not None]
+
+
+class MLPClassifier(Classifier, _BaseMLP):
+    """Classify rows with a multi-layer perceptron.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : sequence of int, default=(100,)
+        Widths of the hidden layers. Wider and deeper fit more, and need more data.
+    activation : str, default="relu"
+        One of ``corollary.nn.activations.ACTIVATIONS``.
+    dropout : float, default=0.0
+        Share of hidden units dropped at random while training; more regularises more.
+    norm : {None, "batch", "layer"}, default=None
+        Normalisation before each activation.
+    residual : bool, default=False
+        Whether each hidden layer adds to its input, which lets deep stacks train.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    module_ : torch.nn.Module
+        The trained network; its output are logits.
+    coefs_, intercepts_ : list of ndarray
+        Weights (n_in, n_out) and biases of the linear layers.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises the mean cross-entropy. An epoch costs O(n * number of weights).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from corollary import MLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bool(MLPClassifier((32,), random_state=0).fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _parameter_constraints = {
+        **_BaseMLP._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        *,
+        activation="relu",
+        dropout=0.0,
+        norm=None,
+        residual=False,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes,
+            activation=activation,
+            dropout=dropout,
+            norm=norm,
+            residual=residual,
+            training=training,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X, y, sample_weight=None):
+        """Train on rows X (n, d) with labels y (n,), optionally weighted."""
+        return self._fit(X, y, sample_weight)
+
+    def _learner(self, data: Data) -> Any:
+        if self.class_weight is not None:
+            by_class = compute_sample_weight(self.class_weight, self.classes_[data.y])
+            given = 1.0 if data.sample_weight is None else data.sample_weight
+            data = data._replace(sample_weight=by_class * given)
+        self.n_outputs_ = len(self.classes_)
+        x, weight = self._rows(data)
+        return self._learn(cross_entropy, softmax_error, x, as_tensor(data.y), weight, stratify=data.y)
+
+    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self._forward(X, lambda x: self.module_(x).softmax(1))
+
+
+class MLPRegressor(Regressor, _BaseMLP):
+    """Predict numbers with a multi-layer perceptron.
+
+    Targets are standardised while training, so that one learning rate suits any scale.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : sequence of int, default=(100,)
+        Widths of the hidden layers. Wider and deeper fit more, and need more data.
+    activation : str, default="relu"
+        One of ``corollary.nn.activations.ACTIVATIONS``.
+    dropout : float, default=0.0
+        Share of hidden units dropped at random while training; more regularises more.
+    norm : {None, "batch", "layer"}, default=None
+        Normalisation before each activation.
+    residual : bool, default=False
+        Whether each hidden layer adds to its input, which lets deep stacks train.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained network; its output is standardised.
+    target_mean_, target_scale_ : ndarray of shape (n_outputs,)
+        What turns its output into targets.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises half the mean squared error of the standardised targets.
+    An epoch costs O(n * number of weights).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from corollary import MLPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> bool(MLPRegressor((32,), random_state=0).fit(X, y).score(X, y) > 0.4)
+    True
+    """
+
+    _multi_output = True
+
+    def fit(self, X, y, sample_weight=None):
+        """Train on rows X (n, d) with targets y (n,) or (n, k), optionally weighted."""
+        return self._fit(X, y, sample_weight)
+
+    def _learner(self, data: Data) -> Any:
+        y = data.y.reshape(len(data.y), -1)
+        self.target_ndim_ = data.y.ndim
+        self.target_mean_ = np.average(y, axis=0, weights=data.sample_weight)
+        spread = np.sqrt(np.average((y - self.target_mean_) ** 2, axis=0, weights=data.sample_weight))
+        self.target_scale_ = np.where(spread > 0, spread, 1.0)
+        self.n_outputs_ = y.shape[1]
+        x, weight = self._rows(data)
+        target = as_tensor(((y - self.target_mean_) / self.target_scale_).astype(data.X.dtype))
+        return self._learn(half_squared, squared_error, x, target, weight)
+
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        y = self._forward(X) * self.target_scale_ + self.target_mean_
+        return (y[:, 0] if self.target_ndim_ == 1 else y).astype(X.dtype)
+
+
+def cross_entropy(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the weighted mean cross-entropy of the module's logits."""
+    losses = F.cross_entropy(module(x), y, reduction="none")
+    return losses.mean() if weight is None else losses @ (weight / weight.sum())
+
+
+def half_squared(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """Return half the weighted mean squared error."""
+    return squared_error(module(x), y, weight)[0]
