@@ -12,41 +12,16 @@ from math import comb, log, log2
 import numpy as np
 from scipy.special import erf, gammaln
 
+from corollary.formulas._connectionism_tools import (
+    binary_inputs,
+    perceptron_run,
+    random_signs,
+    separable_data,
+    sparse_patterns,
+    symmetric_coupling,
+)
 from corollary.formulas._counting_tools import count_dichotomies, hard_margin
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula, within
-
-
-def _inputs(n):
-    """Every vector of {0, 1}^n, as rows."""
-    return np.array(list(product((0, 1), repeat=n)))
-
-
-def _signs(rng, *shape):
-    return np.where(rng.random(shape) < 0.5, -1, 1)
-
-
-def _separable_data(rng, s, n, margin):
-    """Points in the unit ball with labels, at least ``margin`` away from a random hyperplane."""
-    normal = rng.normal(size=n)
-    normal /= np.linalg.norm(normal)
-    X = rng.normal(size=(20 * s, n))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    X = X[np.abs(X @ normal) >= margin][:s]
-    return X, np.where(X @ normal > 0, 1, -1)
-
-
-def _perceptron_run(X, y, epochs=1000):
-    """Train from zero; return the mistakes in their order as (theta before, x, y)."""
-    theta, mistakes = np.zeros(X.shape[1]), []
-    for _ in range(epochs):
-        clean = True
-        for x, label in zip(X, y):
-            if label * (x @ theta) <= 0:
-                mistakes.append((theta, x, label))
-                theta, clean = theta + label * x, False
-        if clean:
-            break
-    return theta, mistakes
 
 
 @formula(
@@ -64,7 +39,7 @@ def mp_neuron(rng, claim):
     So AND needs the threshold n, OR the threshold 1, and NOT one inhibition with threshold 0.
     """
     n = int(rng.integers(2, 6))
-    x, plus, k = _inputs(n), np.ones(n, int), int(rng.integers(1, n))
+    x, plus, k = binary_inputs(n), np.ones(n, int), int(rng.integers(1, n))
     veto = plus.copy()
     veto[-1] = -1  # the last input vetoes the AND of the others
     return all_of(
@@ -72,17 +47,17 @@ def mp_neuron(rng, claim):
         equal(claim(x, plus, 1), x.any(axis=1), tol=0),
         equal(claim(x, plus, k), [sorted(row)[-k] == 1 for row in x], tol=0),
         equal(claim(x, veto, n - 1), x[:, :-1].all(axis=1) & (x[:, -1] == 0), tol=0),
-        equal(claim(_inputs(1), np.array([-1]), 0), [True, False], tol=0),
+        equal(claim(binary_inputs(1), np.array([-1]), 0), [True, False], tol=0),
     )
 
 
 def _dnf(x, sigma, theta):
-    clauses = [member for member in _inputs(len(sigma)) if sigma[member == 1].sum() >= theta]
+    clauses = [member for member in binary_inputs(len(sigma)) if sigma[member == 1].sum() >= theta]
     return np.array([any((row == member).all() for member in clauses) for row in x])
 
 
 def _dnf_without_negations(x, sigma, theta):
-    clauses = [member for member in _inputs(len(sigma)) if sigma[member == 1].sum() >= theta]
+    clauses = [member for member in binary_inputs(len(sigma)) if sigma[member == 1].sum() >= theta]
     return np.array([any((row >= member).all() for member in clauses) for row in x])
 
 
@@ -99,8 +74,8 @@ def mp_dnf(rng, claim):
     """The unit is the OR, over the input sets that reach the threshold, of 'exactly this set is on'."""
     outcomes = []
     for n in (2, 3, 5):
-        x = _inputs(n)
-        sigma = rng.permutation(np.append(_signs(rng, n - 2), [1, -1]))
+        x = binary_inputs(n)
+        sigma = rng.permutation(np.append(random_signs(rng, n - 2), [1, -1]))
         for theta in (1, int(rng.integers(-n, n + 1))):  # with threshold 1 the inhibition always matters
             net = (x * sigma).sum(axis=1)
             outcomes.append(equal(claim(x, sigma, theta), net >= theta, tol=0))
@@ -138,7 +113,7 @@ def turing_type_a(rng, claim):
         xor.append(state["s"])
     table = rng.integers(0, 2, size=8)
     table[:2] = (0, 1)
-    tree = [_shannon(claim, table, tuple(x)) for x in _inputs(3)]
+    tree = [_shannon(claim, table, tuple(x)) for x in binary_inputs(3)]
     return all_of(equal(xor, [0, 1, 1, 0], tol=0), equal(tree, table, tol=0))
 
 
@@ -187,7 +162,7 @@ def perceptron_update(rng, claim):
 
     On separable data it then stops with every point on its right side.
     """
-    X, y = _separable_data(rng, 36, 3, 0.2)
+    X, y = separable_data(rng, 36, 3, 0.2)
     theta = np.zeros(3)
     for _ in range(100):  # at most 25 mistakes by Novikov's bound, so at most 26 epochs
         before = theta
@@ -211,7 +186,7 @@ def perceptron_loss(rng, claim):
 
     The slope is -y x on a mistake and zero on a point that is right.
     """
-    X, y, theta = rng.normal(size=(40, 3)), _signs(rng, 40), 0.5 * rng.normal(size=3)
+    X, y, theta = rng.normal(size=(40, 3)), random_signs(rng, 40), 0.5 * rng.normal(size=3)
     kink = np.abs(X @ theta) < 1e-3  # the subgradient is a set there
     X, y = X[~kink], y[~kink]
     steps = np.eye(3) * 1e-6
@@ -230,8 +205,8 @@ def perceptron_loss(rng, claim):
 )
 def perceptron_zigzag(rng, claim):
     """Each change makes an obtuse angle with the weights it changes, so the path zigzags."""
-    X, y = _separable_data(rng, 60, 4, 0.05)
-    theta, mistakes = _perceptron_run(X, y)
+    X, y = separable_data(rng, 60, 4, 0.05)
+    theta, mistakes = perceptron_run(X, y)
     path = [before for before, _, _ in mistakes] + [theta]
     measured = [(after - before) @ before for before, after in zip(path, path[1:])]
     claimed = [claim(before, x, label) for before, x, label in mistakes]
@@ -250,15 +225,15 @@ def perceptron_zigzag(rng, claim):
 )
 def perceptron_norm_growth(rng, claim):
     """Squared lengths of the mistakes bound the squared length of the weights; orthogonal ones attain it."""
-    X, y = _separable_data(rng, 60, 4, 0.05)
+    X, y = separable_data(rng, 60, 4, 0.05)
     X = X * rng.uniform(0.5, 1, size=(len(X), 1))
-    theta, mistakes = _perceptron_run(X, y)
+    theta, mistakes = perceptron_run(X, y)
     lengths = np.array([np.linalg.norm(x) for _, x, _ in mistakes])
     path = [before for before, _, _ in mistakes[1:]] + [theta]
     bounds = [claim(lengths[: s + 1]) for s in range(len(path))]
     # Orthogonal inputs are all mistakes, each with x . theta = 0, and add up as in Pythagoras.
     scales = rng.uniform(0.2, 1, size=5)
-    final, _ = _perceptron_run(np.diag(scales), _signs(rng, 5))
+    final, _ = perceptron_run(np.diag(scales), random_signs(rng, 5))
     return all_of(
         at_most(np.linalg.norm(path, axis=1), bounds),
         equal(claim(scales), np.linalg.norm(final), tol=1e-10),
@@ -305,14 +280,14 @@ def perceptron_novikov(rng, claim):
     """
     counts, bounds = [], []
     for _ in range(6):
-        X, y = _separable_data(rng, 40, 3, rng.uniform(0.02, 0.3))
+        X, y = separable_data(rng, 40, 3, rng.uniform(0.02, 0.3))
         gamma = 1 / np.linalg.norm(hard_margin(y[:, None] * X))  # every point has length one
-        counts.append(len(_perceptron_run(X, y)[1]))
+        counts.append(len(perceptron_run(X, y)[1]))
         bounds.append(claim(gamma))
     n = int(rng.integers(3, 12))
-    y = _signs(rng, n)
+    y = random_signs(rng, n)
     gamma = 1 / np.linalg.norm(hard_margin(np.diag(y).astype(float)))
-    tight = len(_perceptron_run(np.eye(n), y)[1])
+    tight = len(perceptron_run(np.eye(n), y)[1])
     return all_of(at_most(counts, bounds, tol=1e-6), equal(claim(gamma), tight, tol=1e-6))
 
 
@@ -397,7 +372,7 @@ def cover_vc(rng, claim):
 )
 def hebb_rule(rng, claim):
     """A synapse grows with the product of the two activities it joins, added up over the patterns."""
-    X = _signs(rng, 6, 6).astype(float)
+    X = random_signs(rng, 6, 6).astype(float)
     X[0] = 1.0
     X[1] = [1, 1, 1, -1, -1, -1]
     synapses = np.zeros((6, 6))
@@ -405,14 +380,6 @@ def hebb_rule(rng, claim):
         for i, j in product(range(6), repeat=2):
             synapses[i, j] += pattern[i] * pattern[j]
     return equal(claim(X), synapses, tol=0)
-
-
-def _sparse_patterns(rng, s, n, r):
-    """``s`` binary patterns of length ``n`` with exactly ``r`` ones each."""
-    ones = np.argsort(rng.random((s, n)), axis=1)[:, :r]
-    X = np.zeros((s, n), np.float32)
-    np.put_along_axis(X, ones, 1, axis=1)
-    return X
 
 
 def _willshaw(X, Y, admissible):
@@ -442,9 +409,8 @@ def willshaw_store(rng, claim):
     The claim says which of the patterns may be stored; each of these must come back whole.
     """
     n, r = 40, 4
-    full, sparse, empty = (_sparse_patterns(rng, 20, n, k) for k in (r, r - 1, r + 1))
-    X = np.concatenate([full, np.tile(full, (2, 1)), sparse, empty])
-    Y = np.concatenate([full, full, _sparse_patterns(rng, 20, n, r), sparse, empty])
+    X = np.concatenate([sparse_patterns(rng, 20, n, ones) for ones in (r - 1, r, r, r + 1)])
+    Y = sparse_patterns(rng, len(X), n, r)
     theta, stored = claim(X, Y, r)
     synapses = np.zeros((n, n), bool)
     for x, y in zip(X[stored], Y[stored]):
@@ -467,7 +433,7 @@ def willshaw_store(rng, claim):
 def willshaw_recall(rng, claim):
     """A unit answers if all r active inputs reach it; the stored answer is there, perhaps with extra ones."""
     n, r, s = 64, 5, 120
-    X, Y = _sparse_patterns(rng, s, n, r), _sparse_patterns(rng, s, n, r)
+    X, Y = sparse_patterns(rng, s, n, r), sparse_patterns(rng, s, n, r)
     theta = np.zeros((n, n))
     for x, y in zip(X, Y):
         theta[np.ix_(y == 1, x == 1)] = 1
@@ -526,7 +492,7 @@ def willshaw_capacity(rng, claim):
     n = 2**bits
     ones, load = claim(bits)
     r, s = round(ones), round(load * n * n)
-    X, Y = _sparse_patterns(rng, s, n, r), _sparse_patterns(rng, s, n, r)
+    X, Y = sparse_patterns(rng, s, n, r), sparse_patterns(rng, s, n, r)
     theta = np.minimum(1, Y.T @ X)
     probes = slice(0, 400)
     spurious = ((X[probes] @ theta.T >= r) > Y[probes]).sum(axis=1).mean()
@@ -551,17 +517,10 @@ def willshaw_capacity(rng, claim):
 )
 def hopfield_store(rng, claim):
     """Hebbian weights of sign patterns, symmetric and without self-coupling."""
-    X = _signs(rng, 5, 8)
+    X = random_signs(rng, 5, 8)
     theta = claim(X)
     pairs = [[sum(x[i] * x[j] for x in X) if i != j else 0 for j in range(8)] for i in range(8)]
     return all_of(equal(theta, pairs, tol=0), equal(theta, theta.T, tol=0), equal(np.diag(theta), 0, tol=0))
-
-
-def _coupling(rng, n):
-    theta = rng.normal(size=(n, n))
-    theta = theta + theta.T
-    np.fill_diagonal(theta, 0)
-    return theta, rng.normal(size=n)
 
 
 def _sweep(theta, bias, x):
@@ -588,8 +547,8 @@ def hopfield_update(rng, claim):
     pair = claim(np.array([[0, 1], [1, 0]]), np.zeros(2), np.array([1, -1]))
     outcomes = [equal(claim(np.array([[0, 1], [1, 0]]), np.zeros(2), pair), pair, tol=0)]
     for _ in range(3):
-        theta, bias = _coupling(rng, 12)
-        x = _signs(rng, 12)
+        theta, bias = symmetric_coupling(rng, 12)
+        x = random_signs(rng, 12)
         for _ in range(100):
             x = claim(theta, bias, x)
         # A resting state is one no single flip of which lowers the energy.
@@ -619,8 +578,8 @@ def hopfield_energy(rng, claim):
     """No asynchronous update raises this energy: a flip lowers it by twice the size of the unit's field."""
     rises, gaps = [0.0], []
     for _ in range(20):
-        theta, bias = _coupling(rng, 6)
-        x = _signs(rng, 6).astype(float)
+        theta, bias = symmetric_coupling(rng, 6)
+        x = random_signs(rng, 6).astype(float)
         for i in rng.integers(0, 6, size=30):
             field = theta[i] @ x + bias[i]
             new = x.copy()
@@ -647,7 +606,7 @@ def hopfield_attractors(rng, claim):
     the negative.
     """
     n = 20
-    x = _signs(rng, n)
+    x = random_signs(rng, n)
     theta = np.outer(x, x) - np.eye(n)
     fields, homes, expected = [], [], []
     for k in range(n):
@@ -681,7 +640,7 @@ def hopfield_capacity(rng, claim):
     limit = ((erf(y) / y - 2 * np.exp(-(y**2)) / np.sqrt(np.pi)) ** 2 / 2).max()
     overlap = []
     for load in (0.8 * hebb, 1.8 * hebb):
-        X = _signs(rng, round(load * n), n).astype(np.float32)
+        X = random_signs(rng, round(load * n), n).astype(np.float32)
         theta = X.T @ X
         np.fill_diagonal(theta, 0)
         state = X[:40]
