@@ -23,7 +23,7 @@ from corollary.formulas.tools import gauss_hermite, simplex
     functions=("corollary.theory.bounds",),
 )
 def generalisation_gap(rng, claim):
-    """The gap, risk minus training error, is zero on average for a fixed predictor, positive for a fitted one.
+    """Risk minus training error is zero on average for a fixed predictor, and positive for a fitted one.
 
     Shown exactly, over all labellings of a small sample with coin-flip labels.
     """
@@ -59,9 +59,9 @@ def vc_dimension(counts):
 
 @formula(
     "slt-shatter-vc",
-    latex=r"S_{\mathcal F}(n) = \max_{x_{1:n}} |\{(f(x_1), \dots, f(x_n)) : f \in \mathcal F\}| \le 2^n, \qquad "
-    r"VC(\mathcal F) = \max\{n : S_{\mathcal F}(n) = 2^n\} \le \log_2|\mathcal F|",
-    where="002 Learning theory; 003 Learning theory",
+    latex=r"S_{\mathcal F}(n) = \max_{x_{1:n}} |\{(f(x_1), \dots, f(x_n)) : f \in \mathcal F\}| \le 2^n, "
+    r"\qquad VC(\mathcal F) = \max\{n : S_{\mathcal F}(n) = 2^n\} \le \log_2|\mathcal F|",
+    where="002, 003 Statistical learning theory",
     right=vc_dimension,
     wrong=lambda counts: next(n for n, S in enumerate(counts, 1) if S < 2**n),
     systems=("counting",),
@@ -72,25 +72,24 @@ def shatter_vc(rng, claim):
 
     It is 1 for thresholds, 2 for intervals, 3 for half-planes, and at most the log of the class size.
     """
-    thresholds, intervals, half_planes, finite = [], [], [], []
-    table = rng.integers(2, size=(12, 6))  # twelve functions on six points
+
+    def patterns_on(table, n):  # rows are functions, columns points
+        samples = combinations(range(table.shape[1]), n)
+        return max(len({tuple(row) for row in table[:, list(s)]}) for s in samples)
+
+    thresholds, intervals, half_planes = [], [], []
     for n in range(1, 6):
         x = np.sort(rng.random(n))
         cuts = [-1.0, *x, 2.0]
         thresholds.append(len({tuple(x > a) for a in cuts}))
         intervals.append(len({tuple((x > a) & (x <= b)) for a in cuts for b in cuts}))
-        half_planes.append(
-            max(len(half_plane_patterns(rng.normal(size=(n, 2)))) for _ in range(4 if n > 3 else 1))
-        )
-        finite.append(max(len({tuple(row) for row in table[:, list(s)]}) for s in combinations(range(6), n)))
-    cube = np.array(list(product([0, 1], repeat=4)))  # sixteen functions that shatter four points
-    full = [
-        max(len({tuple(r) for r in cube[:, list(s)]}) for s in combinations(range(4), n)) for n in range(1, 5)
-    ]
+        half_planes.append(max(len(half_plane_patterns(rng.normal(size=(n, 2)))) for _ in range(3)))
+    twelve = rng.integers(2, size=(12, 6))
+    sixteen = np.array(list(product([0, 1], repeat=4)))  # all functions on four points
     return all_of(
         equal([claim(thresholds), claim(intervals), claim(half_planes)], [1, 2, 3], tol=0.1),
-        equal(claim([*full, 16]), np.log2(16), tol=0.1),
-        at_most(claim(finite), np.log2(12)),
+        equal(claim([*(patterns_on(sixteen, n) for n in range(1, 5)), 16]), np.log2(16), tol=0.1),
+        at_most(claim([patterns_on(twelve, n) for n in range(1, 6)]), np.log2(12)),
     )
 
 
@@ -110,7 +109,7 @@ def threshold_deviations(rng, n, trials):
     "slt-vc-bound",
     latex=r"R(f) \le R_n(f) + 2\sqrt{2\,\frac{\log S_{\mathcal F}(2n) + \log\frac{2}{\delta}}{n}} "
     r"\quad \forall f, \text{ with probability} \ge 1 - \delta",
-    where="002 Learning theory",
+    where="002 Statistical learning theory",
     right=lambda S, n, delta: 2 * np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     wrong=lambda S, n, delta: np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     systems=("generalisation",),
@@ -138,7 +137,7 @@ def vc_bound(rng, claim):
 @formula(
     "slt-vc-inequality",
     latex=r"P\Big[\sup_{f}|\hat R_s(f) - R(f)| > \epsilon\Big] \le 8\,S(\mathcal F, s)\,e^{-s\epsilon^2/32}",
-    where="003 Learning theory",
+    where="003 Statistical learning theory",
     right=lambda S, s, epsilon: 8 * S * np.exp(-s * epsilon**2 / 32),
     wrong=lambda S, s, epsilon: 8 * S * np.exp(-s * epsilon**2 / 8),
     systems=("generalisation",),
@@ -175,14 +174,14 @@ def vc_inequality(rng, claim):
     "slt-change-of-measure",
     latex=r"\mathbb{E}_Q[\phi] \le KL(Q \Vert P) + \log \mathbb{E}_P[e^{\phi}], \qquad "
     r"\text{with equality at } dQ \propto e^{\phi} dP",
-    where="002 Learning theory; 003 Learning theory",
+    where="002, 003 Statistical learning theory",
     right=lambda q, p, phi: rel_entr(q, p).sum(-1) + np.log((p * np.exp(phi)).sum(-1)),
     wrong=lambda q, p, phi: rel_entr(p, q).sum(-1) + np.log((p * np.exp(phi)).sum(-1)),
     systems=("generalisation",),
     functions=("corollary.theory.bounds",),
 )
 def change_of_measure(rng, claim):
-    """Moving an expectation to another law costs a divergence and a log moment; tilting by the function is free."""
+    """Moving an expectation to another law costs a divergence and a log moment; the tilted law attains it."""
     q, p, phi = simplex(rng, 300, 6), simplex(rng, 300, 6), 2 * rng.normal(size=(300, 6))
     tilted = p * np.exp(phi)
     tilted /= tilted.sum(1, keepdims=True)
@@ -202,7 +201,7 @@ def pac_bayes_right(kl, s, epsilon):
     latex=r"\mathbb{E}_Q e_f - \mathbb{E}_Q \hat e_f \le "
     r"\sqrt{\frac{KL(Q \Vert P) + \ln\frac{2\sqrt s}{\epsilon}}{2s}} "
     r"\quad \forall Q, \text{ with probability} \ge 1 - \epsilon",
-    where="001 §17.4; 002 Learning theory; 003 Learning theory",
+    where="001 §17.4; 002, 003 Statistical learning theory",
     right=pac_bayes_right,
     errata=(
         Erratum(
@@ -252,10 +251,10 @@ def pac_bayes(rng, claim):
 
 @formula(
     "slt-stochastic-network",
-    latex=r"KL\big(\mathcal N(\theta, \mathrm{diag}\,\sigma^2) \,\Vert\, \mathcal N(\theta_0, \lambda I)\big) = "
-    r"\tfrac12 \sum_i \Big[\frac{\sigma_i^2 + (\theta_i - \theta_{0,i})^2}{\lambda} - 1 + "
+    latex=r"KL\big(\mathcal N(\theta, \mathrm{diag}\,\sigma^2) \,\Vert\, \mathcal N(\theta_0, \lambda I)\big)"
+    r" = \tfrac12 \sum_i \Big[\frac{\sigma_i^2 + (\theta_i - \theta_{0,i})^2}{\lambda} - 1 + "
     r"\ln\frac{\lambda}{\sigma_i^2}\Big]",
-    where="002 Learning theory",
+    where="002 Statistical learning theory",
     right=lambda theta, theta0, sigma, lam: (
         0.5 * np.sum((sigma**2 + (theta - theta0) ** 2) / lam - 1 + np.log(lam / sigma**2))
     ),
@@ -299,7 +298,7 @@ def minimum_norm_errors(rng, n, ratios, trials):
     "slt-double-descent",
     latex=r"\arg\max_p \mathrm{Err}_{test}(p) \approx n \quad \text{for minimum-norm fits of } p "
     r"\text{ features to } n \text{ samples}",
-    where="001 §17.4; 003 Learning theory",
+    where="001 §17.4; 003 Statistical learning theory",
     right=lambda n: n,
     wrong=lambda n: n / 2,
     systems=("generalisation",),
