@@ -570,7 +570,7 @@ def _condition(mu, S, k, z, sign=-1):
         Erratum(
             "E4",
             r"the blocks $\Sigma_{12}, \Sigma_{21}$ are positive semi-definite too",
-            r"only $\Sigma_{11}$, $\Sigma_{22}$, $\Sigma$; $\Sigma_{12} = \Sigma_{21}^\top$ need not be square",
+            r"only $\Sigma_{11}$, $\Sigma_{22}$, $\Sigma$; $\Sigma_{12}$ need not even be square",
             lambda mu, S, k, z: (*_condition(mu, S, k, z), ("11", "12", "21", "22")),
         ),
     ),
