@@ -1,0 +1,541 @@
+"""Linear units and networks, and the regressions they solve: losses, gradients, closed forms, flows.
+
+Gradients are compared with finite differences, closed forms with other ways to the same minimum.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax
+from scipy.stats import multivariate_normal
+from sklearn.linear_model import Lasso
+from sklearn.metrics import log_loss, zero_one_loss
+
+from corollary.formulas.record import Erratum, all_of, equal, formula
+from corollary.formulas.tools import gradient, jacobian, orthogonal, simplex
+
+
+@formula(
+    "lin-unit",
+    latex=r"u(x; \theta, b) = x \cdot \theta + b, \qquad u(x + \Delta) = u(x) \iff \Delta \perp \theta,"
+    r"\qquad \nabla u = \theta",
+    where="002 Linear; 003 level sets",
+    right=lambda x, theta, b: x @ theta + b,
+    wrong=lambda x, theta, b: x @ theta / np.linalg.norm(theta) + b,
+    systems=("linear-unit",),
+)
+def lin_unit(rng, claim):
+    """A linear unit is constant across its weights and grows along them, at the rate of their length."""
+    x, theta, b = rng.normal(size=4), 3 * rng.normal(size=4), rng.normal()
+    rate = np.linalg.norm(theta)
+    across = rng.normal(size=4)
+    across -= theta * (across @ theta) / rate**2
+    here = claim(x, theta, b)
+    return all_of(
+        equal(claim(x + across, theta, b), here, tol=1e-11),
+        equal(claim(x + 2 * theta / rate, theta, b) - here, 2 * rate, tol=1e-11),
+        equal(claim(np.zeros(4), theta, b), b, tol=1e-12),
+    )
+
+
+@formula(
+    "lin-lms",
+    latex=r"\Delta\theta = \eta\, (y - x \cdot \theta)\, x",
+    where="002 Linear",
+    right=lambda theta, x, y, eta: eta * (y - x @ theta) * x,
+    wrong=lambda theta, x, y, eta: eta * (x @ theta - y) * x,
+    systems=("linear-unit",),
+)
+def lin_lms(rng, claim):
+    """The delta rule moves the weights along the input by the error: a gradient step on half its square."""
+    theta, x, y, eta = rng.normal(size=4), rng.normal(size=4), rng.normal(), rng.uniform(0.1, 1)
+    slope = gradient(lambda w: (y - x @ w) ** 2 / 2, theta)
+    return equal(claim(theta, x, y, eta), -eta * slope, tol=1e-8)
+
+
+@formula(
+    "linreg-normal-equations",
+    latex=r"w^* = (X^\top X)^{-1} X^\top y",
+    where="000 §5",
+    right=lambda X, y: np.linalg.solve(X.T @ X, X.T @ y),
+    wrong=lambda X, y: np.linalg.solve(X.T @ X / len(X), X.T @ y),
+    systems=("linear-regression",),
+)
+def linreg_normal_equations(rng, claim):
+    """Least-squares weights leave a residual orthogonal to every column; a bias is a column of ones."""
+    X = np.column_stack([rng.normal(size=(30, 4)), np.ones(30)])
+    y = rng.normal(size=30)
+    w = claim(X, y)
+    return all_of(
+        equal(w, np.linalg.lstsq(X, y)[0], tol=1e-8),
+        equal(X.T @ (y - X @ w), 0, tol=1e-8),
+    )
+
+
+def _ridge_loss(X, y, penalty):
+    return lambda w: ((y - X @ w) ** 2).sum() / 2 + penalty / 2 * (w**2).sum()
+
+
+def _ridge_weights(X, y, penalty):
+    return np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ y)
+
+
+@formula(
+    "ridge-regression",
+    latex=r"\arg\min_w \tfrac12 \lVert y - Xw \rVert^2 + \tfrac\lambda2 \lVert w \rVert^2"
+    r"= (X^\top X + \lambda I)^{-1} X^\top y",
+    where="000 §5; 002, 003 Regularization",
+    right=lambda X, y, penalty: (_ridge_loss(X, y, penalty), _ridge_weights(X, y, penalty)),
+    wrong=lambda X, y, penalty: (_ridge_loss(X, y, penalty), _ridge_weights(X, y, len(X) * penalty)),
+    errata=(
+        Erratum(
+            "E26",
+            printed=r"the same solution for $\frac1{2n}\lVert y - Xw\rVert^2 + \lambda\lVert w\rVert^2$",
+            correction=r"that loss is minimised with $2n\lambda$ in place of $\lambda$",
+            form=lambda X, y, penalty: (
+                lambda w: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * (w**2).sum(),
+                _ridge_weights(X, y, penalty),
+            ),
+        ),
+    ),
+    systems=("ridge",),
+)
+def ridge_regression(rng, claim):
+    """Ridge weights: the penalty joins the diagonal of the Gram matrix, for just this pair of weights.
+
+    The claim is a loss together with its minimiser.
+    """
+    X, penalty = rng.normal(size=(30, 4)), rng.uniform(1, 3)
+    y = X @ rng.normal(size=4) + rng.normal(size=30)
+    loss, w = claim(X, y, penalty)
+    # The same minimum as plain least squares with the penalty as extra rows.
+    rows, zeros = np.sqrt(penalty) * np.eye(4), np.zeros(4)
+    stacked = np.linalg.lstsq(np.vstack([X, rows]), np.append(y, zeros))[0]
+    return all_of(equal(gradient(loss, w), 0, tol=1e-6), equal(w, stacked, tol=1e-9))
+
+
+@formula(
+    "lasso-regression",
+    latex=r"\min_w \tfrac1{2n} \lVert y - Xw \rVert^2 + \lambda \lVert w \rVert_1",
+    where="000 §5",
+    right=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * np.abs(w).sum(),
+    wrong=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / 2 + penalty * np.abs(w).sum(),
+    systems=("lasso",),
+)
+def lasso_regression(rng, claim):
+    """The lasso's objective, whose minimum has no slope in the weights kept and a kink in those set to zero.
+
+    The minimum is taken from scikit-learn.
+    """
+    X, penalty = rng.normal(size=(50, 6)), 0.3
+    y = X @ np.array([2.0, -1.5, 1.0, 0, 0, 0]) + 0.1 * rng.normal(size=50)
+    w = Lasso(alpha=penalty, fit_intercept=False, tol=1e-12, max_iter=100000).fit(X, y).coef_
+    here, step = claim(X, y, w, penalty), 1e-6
+    up = np.array([claim(X, y, w + step * e, penalty) - here for e in np.eye(6)]) / step
+    down = np.array([claim(X, y, w - step * e, penalty) - here for e in np.eye(6)]) / step
+    kept = w != 0
+    falls = np.minimum(0, np.minimum(up, down))[~kept]
+    return all_of(equal((up - down)[kept] / 2, 0, tol=1e-5), equal(falls, 0, tol=1e-5))
+
+
+@formula(
+    "logistic-regression-pm",
+    latex=r"\ell = -\log \sigma(y\, x \cdot \theta), \qquad"
+    r"\nabla_\theta \ell = -\sigma(-y\, x \cdot \theta)\, y\, x, \qquad y \in \{\pm1\}",
+    where="002, 003 Logistic regression",
+    right=lambda theta, x, y: (-np.log(expit(y * (x @ theta))), -expit(-y * (x @ theta)) * y * x),
+    wrong=lambda theta, x, y: (-np.log(expit(y * (x @ theta))), -expit(y * (x @ theta)) * y * x),
+    systems=("logistic",),
+)
+def logistic_regression_pm(rng, claim):
+    """With labels of either sign the logistic loss is minus the log-probability of the signed score."""
+    outcomes = []
+    for y in (-1, 1):
+        theta, x = rng.normal(size=3) + 0.5, rng.uniform(0.3, 1, size=3)
+        value, slope = claim(theta, x, y)
+        outcomes += [
+            equal(value, np.logaddexp(0, -y * (x @ theta)), tol=1e-12),
+            equal(slope, gradient(lambda w, x=x, y=y: np.logaddexp(0, -y * (x @ w)), theta), tol=1e-7),
+        ]
+    return all_of(*outcomes)
+
+
+def _cross_entropy(theta, x, y):
+    p = expit(x @ theta)
+    return -y * np.log(p) - (1 - y) * np.log(1 - p)
+
+
+@formula(
+    "logistic-regression-01",
+    latex=r"\ell = -y \log \sigma(x \cdot \theta) - (1 - y) \log(1 - \sigma(x \cdot \theta)), \qquad"
+    r"\nabla_\theta \ell = (\sigma(x \cdot \theta) - y)\, x, \qquad y \in \{0, 1\}",
+    where="000 §5; 002, 003 Logistic regression",
+    right=lambda theta, x, y: (_cross_entropy(theta, x, y), (expit(x @ theta) - y) * x),
+    wrong=lambda theta, x, y: (_cross_entropy(theta, x, y), (y - expit(x @ theta)) * x),
+    systems=("logistic",),
+)
+def logistic_regression_01(rng, claim):
+    """With labels 0 and 1 the loss is the cross-entropy: the same numbers as with signs."""
+    outcomes = []
+    for y in (0, 1):
+        theta, x, sign = rng.normal(size=3), rng.normal(size=3), 2 * y - 1
+        value, slope = claim(theta, x, y)
+        outcomes += [
+            equal(value, np.logaddexp(0, -sign * (x @ theta)), tol=1e-10),
+            equal(slope, gradient(lambda w, x=x, s=sign: np.logaddexp(0, -s * (x @ w)), theta), tol=1e-7),
+        ]
+    return all_of(*outcomes)
+
+
+def _log_partition(theta, x):
+    return np.log(np.exp(theta @ x).sum())
+
+
+def _softmax_slope(theta, x, y):
+    return np.outer(softmax(theta @ x) - y, x)
+
+
+@formula(
+    "softmax-regression",
+    latex=r"\ell = -\sum_i y_i\, x \cdot \theta_i + \log \sum_j e^{x \cdot \theta_j}, \qquad"
+    r"\nabla_{\theta_i} \ell = (\sigma_i - y_i)\, x",
+    where="002 Softmax",
+    right=lambda theta, x, y: (-y @ (theta @ x) + _log_partition(theta, x), _softmax_slope(theta, x, y)),
+    wrong=lambda theta, x, y: (-y @ (theta @ x) + _log_partition(theta, x), -_softmax_slope(theta, x, y)),
+    errata=(
+        Erratum(
+            "E30",
+            printed=r"$-\sum_i[y_i\,x\cdot\theta_i + \log\sum_j e^{x\cdot\theta_j}]$",
+            correction=r"the log-partition enters once, with a plus sign",
+            form=lambda theta, x, y: (
+                -(y * (theta @ x) + _log_partition(theta, x)).sum(),
+                _softmax_slope(theta, x, y),
+            ),
+        ),
+    ),
+    systems=("softmax-regression",),
+)
+def softmax_regression(rng, claim):
+    """Multi-class log-loss: score of the true class against the log of the summed exponentials."""
+    theta, x, y = rng.normal(size=(4, 3)), rng.normal(size=3), np.eye(4)[rng.integers(4)]
+    value, slope = claim(theta, x, y)
+    return all_of(
+        equal(value, -log_softmax(theta @ x)[y == 1], tol=1e-10),
+        equal(slope, gradient(lambda t: -log_softmax(t @ x)[y == 1][0], theta), tol=1e-7),
+    )
+
+
+@formula(
+    "loss-functions",
+    latex=r"\tfrac12 \lVert y - v \rVert^2, \qquad \mathbf 1[y \ne \arg\max_i v_i], \qquad -\log v_y, \qquad"
+    r"-\log p(y; v)",
+    where="000 §5; 002 Losses",
+    right=lambda y, v, label, p: (((y - v) ** 2).sum() / 2, label != p.argmax(), -np.log(p[label])),
+    wrong=lambda y, v, label, p: (((y - v) ** 2).sum(), label != p.argmax(), -np.log(p[label])),
+    systems=("learning-from-loss",),
+)
+def loss_functions(rng, claim):
+    """Squared, zero-one and log loss; the first is a Gaussian's negative log-likelihood less a constant."""
+    outcomes = []
+    for _ in range(5):
+        y, v, label, p = rng.normal(size=3), rng.normal(size=3), int(rng.integers(4)), simplex(rng, 4)
+        squared, zero_one, logarithmic = claim(y, v, label, p)
+        gaussian = -multivariate_normal(v).logpdf(y) - 1.5 * np.log(2 * np.pi)
+        outcomes += [
+            equal(squared, gaussian, tol=1e-10),
+            equal(zero_one, zero_one_loss([label], [p.argmax()]), tol=0),
+            equal(logarithmic, log_loss([label], [p], labels=range(4)), tol=1e-10),
+        ]
+    return all_of(*outcomes)
+
+
+def _white(rng, n, s):
+    """A centred sample whose second moment is the identity to rounding."""
+    X = rng.normal(size=(n, s))
+    X -= X.mean(axis=1, keepdims=True)
+    values, U = np.linalg.eigh(X @ X.T / s)
+    return U.T @ X / np.sqrt(values)[:, None]
+
+
+@formula(
+    "lin-risk-trace-form",
+    latex=r"\mathcal R(A) = \mathrm{const} + \mathrm{Tr}(A A^\top) - 2\, \mathrm{Tr}(A \Gamma^\top), \qquad"
+    r"\nabla \mathcal R = 2 (A - \Gamma), \qquad \Gamma = \mathbb E[y x^\top]",
+    where="000 §13",
+    right=lambda A, G: (np.trace(A @ A.T) - 2 * np.trace(A @ G.T), 2 * (A - G)),
+    wrong=lambda A, G: (np.trace(A @ A.T) - np.trace(A @ G.T), 2 * A - G),
+    errata=(
+        Erratum(
+            "T18",
+            printed=r"$\mathrm{Tr}(AA^\top) - 2\,\mathrm{Tr}(A)$, with $\Gamma$ read as $I$",
+            correction=r"$\Gamma$ is the cross-moment $\mathbb E[yx^\top]$",
+            form=lambda A, G: (np.trace(A @ A.T) - 2 * np.trace(A), 2 * (A - np.eye(len(A)))),
+        ),
+    ),
+    systems=("deep-linear",),
+)
+def lin_risk_trace_form(rng, claim):
+    """On whitened inputs the squared risk of a linear map is a paraboloid around the cross-moment."""
+    X, Y, A = _white(rng, 4, 50), rng.normal(size=(4, 50)), rng.normal(size=(4, 4))
+
+    def risk(B):
+        return ((Y - B @ X) ** 2).sum(axis=0).mean()
+
+    value, slope = claim(A, Y @ X.T / 50)
+    return all_of(
+        equal(value, risk(A) - risk(np.zeros((4, 4))), tol=1e-10),
+        equal(slope, gradient(risk, A), tol=1e-7),
+    )
+
+
+@formula(
+    "lin-gradient-flow",
+    latex=r"\dot A = 2\eta(\Gamma - A): \qquad A(t) = \Gamma + (A_0 - \Gamma) e^{-2\eta t}, \qquad"
+    r"A = \Gamma - \frac{\dot A}{2\eta}",
+    where="000 §13",
+    right=lambda G, start, speed, eta, t: (
+        G + (start - G) * np.exp(-2 * eta * t),
+        G - speed / (2 * eta),
+    ),
+    wrong=lambda G, start, speed, eta, t: (G + (start - G) * np.exp(-eta * t), G - speed / (2 * eta)),
+    errata=(
+        Erratum(
+            "E31",
+            printed=r"$A = \Gamma - \frac12\eta\dot A$",
+            correction=r"$\eta$ belongs in the denominator",
+            form=lambda G, start, speed, eta, t: (
+                G + (start - G) * np.exp(-2 * eta * t),
+                G - eta * speed / 2,
+            ),
+        ),
+    ),
+    systems=("deep-linear",),
+)
+def lin_gradient_flow(rng, claim):
+    """Gradient flow of the whitened risk forgets its start exponentially and ends at the cross-moment.
+
+    The claim gives the position at a time, once from the start and once from the speed there.
+    """
+    G, start, eta, t = rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.uniform(0.2, 0.6), 1.0
+    A, steps = start, 100
+    h = t / steps
+    for _ in range(steps):  # Runge and Kutta, error of order h^4
+        k1 = 2 * eta * (G - A)
+        k2 = 2 * eta * (G - A - h / 2 * k1)
+        k3 = 2 * eta * (G - A - h / 2 * k2)
+        k4 = 2 * eta * (G - A - h * k3)
+        A = A + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    position, from_speed = claim(G, start, 2 * eta * (G - A), eta, t)
+    return all_of(equal(position, A, tol=1e-8), equal(from_speed, A, tol=1e-8))
+
+
+def _whiten_and_fit(X, Y):
+    s = X.shape[1]
+    values, U = np.linalg.eigh(X @ X.T / s)
+    white = U.T @ X / np.sqrt(values)[:, None]
+    return white, Y @ white.T / s
+
+
+def _printed_002(X, Y):
+    white, target = _whiten_and_fit(X, Y)
+    return white, target.T / 2
+
+
+def _printed_003(X, Y):
+    white, _ = _whiten_and_fit(X, Y)
+    white = white / np.sqrt(X.shape[1])  # now X X^T = I without the mean
+    return white, Y @ white.T / X.shape[1]
+
+
+@formula(
+    "lin-whitened-target",
+    latex=r"\tfrac1s X X^\top = I: \qquad \arg\min_W \lVert Y - WX \rVert_F^2 = \Gamma = \tfrac1s Y X^\top,"
+    r"\qquad \tfrac1s \lVert Y - WX \rVert_F^2 = \lVert W - \Gamma \rVert_F^2 + \mathrm{const}",
+    where="002, 003 Deep linear networks",
+    right=_whiten_and_fit,
+    errata=(
+        Erratum(
+            "E27",
+            printed=r"$\Gamma = \frac1{2s} X Y^\top$",
+            correction=r"$\Gamma = \frac1s Y X^\top$: not transposed, no half",
+            form=_printed_002,
+        ),
+        Erratum(
+            "E28",
+            printed=r"$X X^\top = I$ together with $\Gamma = \frac1s Y X^\top$",
+            correction=r"either $\frac1s X X^\top = I$, or $\Gamma = Y X^\top$",
+            form=_printed_003,
+        ),
+    ),
+    systems=("deep-linear",),
+)
+def lin_whitened_target(rng, claim):
+    """After whitening, the best linear map is the cross-moment of targets and inputs.
+
+    Any other map pays its squared distance to it. The claim gives the whitened inputs and the map.
+    """
+    X = rng.normal(size=(3, 3)) @ rng.normal(size=(3, 40))
+    X -= X.mean(axis=1, keepdims=True)
+    Y = rng.normal(size=(3, 3)) @ X + rng.normal(size=(3, 40))
+    white, target = claim(X, Y)
+    best = np.linalg.lstsq(white.T, Y.T)[0].T
+    W = rng.normal(size=(2, 3, 3))
+    risk = ((Y - W @ white) ** 2).sum(axis=(1, 2)) / 40
+    distance = ((W - target) ** 2).sum(axis=(1, 2))
+    return all_of(equal(target, best, tol=1e-9), equal(np.diff(risk), np.diff(distance), tol=1e-8))
+
+
+@formula(
+    "lin-two-layer-gradients",
+    latex=r"\ell = \tfrac12 \lVert DC - \Gamma \rVert_F^2: \qquad \partial_C \ell = D^\top (DC - \Gamma),"
+    r"\qquad \partial_D \ell = (DC - \Gamma) C^\top",
+    where="000 §13.7; 002 Deep linear networks",
+    right=lambda D, C, G: (D.T @ (D @ C - G), (D @ C - G) @ C.T),
+    wrong=lambda D, C, G: (D @ (D @ C - G), (D @ C - G) @ C),
+    systems=("deep-linear",),
+)
+def lin_two_layer_gradients(rng, claim):
+    """Each layer's slope is the error of the product, carried through the other layer transposed."""
+    D, C, G = rng.normal(size=(3, 3, 3))
+    by_C, by_D = claim(D, C, G)
+    return all_of(
+        equal(by_C, gradient(lambda B: ((D @ B - G) ** 2).sum() / 2, C), tol=1e-7),
+        equal(by_D, gradient(lambda B: ((B @ C - G) ** 2).sum() / 2, D), tol=1e-7),
+    )
+
+
+@formula(
+    "lin-two-layer-rotated",
+    latex=r"\Gamma = U \Sigma V^\top,\ \tilde D = U^\top D,\ \tilde C = C V: \qquad"
+    r"\partial_{\tilde C} = \tilde D^\top (\tilde D \tilde C - \Sigma), \qquad"
+    r"\partial_{\tilde D} = (\tilde D \tilde C - \Sigma) \tilde C^\top",
+    where="002 Deep linear networks",
+    right=lambda D, C, S: (D.T @ (D @ C - S), (D @ C - S) @ C.T),
+    errata=(
+        Erratum(
+            "E29",
+            printed=r"$(\tilde D\tilde C - \Sigma)^\top\tilde D$, $\tilde C(\tilde D\tilde C-\Sigma)C^\top$",
+            correction=r"$\tilde D^\top(\tilde D\tilde C - \Sigma)$, $(\tilde D\tilde C-\Sigma)\tilde C^\top$",
+            form=lambda D, C, S: ((D @ C - S).T @ D, C @ (D @ C - S) @ C.T),
+        ),
+    ),
+    systems=("deep-linear",),
+)
+def lin_two_layer_rotated(rng, claim):
+    """In the singular bases of the target the two-layer slopes keep their form with a diagonal target.
+
+    All layers are square here, so that the misprint, undefined in general, can be evaluated.
+    """
+    G, D, C = rng.normal(size=(3, 3, 3))
+    U, sigma, Vt = np.linalg.svd(G)
+
+    def loss(D_rotated, C_rotated):  # through the layers as they were before the rotation
+        return (((U @ D_rotated) @ (C_rotated @ Vt) - G) ** 2).sum() / 2
+
+    by_C, by_D = claim(D, C, np.diag(sigma))
+    return all_of(
+        equal(by_C, gradient(lambda B: loss(D, B), C), tol=1e-7),
+        equal(by_D, gradient(lambda B: loss(B, C), D), tol=1e-7),
+    )
+
+
+def _modes(D, C, sigma, competition):
+    products = D @ C
+    own = np.diag(products)
+    return ((own - sigma) ** 2).sum() / 2 + competition * ((products**2).sum() - (own**2).sum())
+
+
+@formula(
+    "lin-cooperation-competition",
+    latex=r"\tilde\ell = \tfrac12 \sum_r (d_r \cdot c_r - \sigma_r)^2 +"
+    r"\tfrac12 \sum_{r \ne q} (d_r \cdot c_q)^2",
+    where="002 Deep linear networks",
+    right=lambda D, C, sigma: _modes(D, C, sigma, 1 / 2),
+    wrong=lambda D, C, sigma: _modes(D, C, sigma, 1 / 4),
+    systems=("deep-linear",),
+)
+def lin_cooperation_competition(rng, claim):
+    """The loss of two linear layers splits into modes that cooperate inside and compete between them.
+
+    Rows of the upper and columns of the lower layer are taken in the singular bases of the target.
+    """
+    G, D, C = rng.normal(size=(4, 4)), rng.normal(size=(4, 2)), rng.normal(size=(2, 4))
+    U, sigma, Vt = np.linalg.svd(G)
+    return equal(claim(U.T @ D, C @ Vt.T, sigma), ((D @ C - G) ** 2).sum() / 2, tol=1e-10)
+
+
+@formula(
+    "lin-critical-points",
+    latex=r"DC = \sum_{r \in S} \sigma_r u_r v_r^\top,\quad |S| = k, \qquad"
+    r"\binom{\mathrm{rank}\,\Gamma}{k} \text{ choices}; \qquad \text{minimum} \iff S = \{1, \dots, k\}",
+    where="003 Deep linear networks",
+    right=lambda rank, k: [(S, S == tuple(range(k))) for S in combinations(range(rank), k)],
+    wrong=lambda rank, k: [(S, True) for S in combinations(range(rank), k)],
+    systems=("deep-linear",),
+)
+def lin_critical_points(rng, claim):
+    """A two-layer linear net of full rank rests at any choice of singular pairs of the target.
+
+    Only the leading choice is a minimum, and that a global one; at all others the Hessian has a
+    direction of descent. The claim lists the choices, each with its verdict.
+    """
+    n, k, sigma = 3, 2, np.array([3.0, 2.0, 1.0]) + rng.uniform(-0.2, 0.2, size=3)
+    U, V = orthogonal(rng, n), orthogonal(rng, n)
+    G = (U * sigma) @ V.T
+
+    def slope(parameters):
+        D, C = parameters[: n * k].reshape(n, k), parameters[n * k :].reshape(k, n)
+        error = D @ C - G
+        return np.concatenate([(error @ C.T).ravel(), (D.T @ error).ravel()])
+
+    points = claim(n, k)
+    outcomes = [equal(len(points), comb(n, k), tol=0)]
+    for chosen, minimum in points:
+        scale, index = np.sqrt(sigma[list(chosen)]), list(chosen)
+        rest = np.concatenate([(U[:, index] * scale).ravel(), (scale[:, None] * V[:, index].T).ravel()])
+        least = np.linalg.eigvalsh(jacobian(slope, rest)).min()  # the gap of the singular values, or zero
+        outcomes += [equal(slope(rest), 0, tol=1e-10), equal(least > -1e-3, minimum, tol=0)]
+    return all_of(*outcomes)
+
+
+def _product(matrices, n):
+    """The network of these layers, the first applied first."""
+    P = np.eye(n)
+    for W in matrices:
+        P = W @ P
+    return P
+
+
+def _layer_slope(layers, x, y, l):
+    n = len(x)
+    error = _product(layers, n) @ x - y
+    above, below = _product(layers[l + 1 :], n), _product(layers[:l], n)
+    return above.T @ np.outer(error, x) @ below.T
+
+
+@formula(
+    "lin-deep-gradient",
+    latex=r"\partial_{W^l} \tfrac12 \lVert W^L \cdots W^1 x - y \rVert^2 ="
+    r"(W^L \cdots W^{l+1})^\top (W^L \cdots W^1 x - y)\, x^\top (W^{l-1} \cdots W^1)^\top",
+    where="003 Deep linear networks",
+    right=_layer_slope,
+    wrong=lambda layers, x, y, l: _layer_slope(layers[: l + 1] + layers[:l:-1], x, y, l),
+    systems=("deep-linear",),
+)
+def lin_deep_gradient(rng, claim):
+    """A layer's slope in a deep linear net: the error pulled back from above times the input from below."""
+    layers, (x, y) = list(rng.normal(size=(4, 3, 3))), rng.normal(size=(2, 3))
+    outcomes = []
+    for l in range(4):
+
+        def loss(W, l=l):
+            h = x
+            for k, layer in enumerate(layers):
+                h = (W if k == l else layer) @ h
+            return ((h - y) ** 2).sum() / 2
+
+        outcomes.append(equal(claim(layers, x, y, l), gradient(loss, layers[l]), tol=1e-6))
+    return all_of(*outcomes)
