@@ -234,7 +234,7 @@ def graph_matrices(rng, claim):
 @formula(
     "graph-laplacian",
     latex=r"L = D - A = \sum_{i<j} a_{ij}(e_i - e_j)(e_i - e_j)^\top \succeq 0",
-    where="001 §16.3; 003 Spectral",
+    where="001 §16.3; 003 Spectral graph theory",
     right=lambda A: np.diag(A.sum(1)) - A,
     wrong=lambda A: np.diag(A.sum(1)) + A,
     systems=("laplacian",),
@@ -260,7 +260,7 @@ def half_sum(A, x):
     "graph-dirichlet-energy",
     latex=r"x^\top L x = \sum_{i<j} a_{ij}(x_i - x_j)^2 = \tfrac12 \sum_{u,v} A_{uv}(x_u - x_v)^2, "
     r"\qquad \nabla^2(x^\top L x) = 2L",
-    where="003 Spectral",
+    where="003 Spectral graph theory",
     right=lambda A, L, x: (half_sum(A, x), 2 * L),
     wrong=lambda A, L, x: (2 * half_sum(A, x), 2 * L),
     errata=(
@@ -290,7 +290,7 @@ def dirichlet_energy(rng, claim):
     "graph-normalised-laplacian",
     latex=r"\mathcal{L} = I - D^{-1/2} A D^{-1/2} = D^{-1/2} L D^{-1/2}, \qquad "
     r"\sigma(\mathcal{L}) \subset [0, 2], \qquad \mathcal{L} D^{1/2}\mathbf{1} = 0",
-    where="001 §16.3; 003 Spectral",
+    where="001 §16.3; 003 Spectral graph theory",
     right=lambda A: np.eye(len(A)) - scaled(A, A.sum(1)),
     errata=(
         Erratum(
@@ -322,7 +322,7 @@ def normalised_laplacian(rng, claim):
     "graph-fourier",
     latex=r"L = U\Lambda U^\top, \quad \hat x = U^\top x, \quad "
     r"x * y = U\big((U^\top x) \odot (U^\top y)\big), \quad h(L)x = U h(\Lambda) U^\top x",
-    where="001 §16.3; 003 Spectral",
+    where="001 §16.3; 003 Spectral graph theory",
     right=lambda U, x, y: U @ ((U.T @ x) * (U.T @ y)),
     wrong=lambda U, x, y: U.T @ ((U @ x) * (U @ y)),
     systems=("spectral", "laplacian"),
@@ -356,7 +356,7 @@ def polynomial_filter_right(alpha, L, X, b, first=0):
 @formula(
     "graph-polynomial-filter",
     latex=r"p(L)x = \sum_{i=0}^{K} \alpha_i L^i x, \qquad X^{j}_{out} = \sum_i p_{ij}(L) X^{i}_{in} + b_j",
-    where="003 Spectral",
+    where="003 Spectral graph theory",
     right=polynomial_filter_right,
     wrong=lambda alpha, L, X, b: polynomial_filter_right(alpha, L, X, b, first=1),
     systems=("spectral", "chebnet"),
@@ -424,7 +424,7 @@ def chebnet(rng, claim):
     "gcn-layer",
     latex=r"X' = \sigma(\hat A X W), \qquad \hat A = \tilde D^{-1/2}(A + I)\tilde D^{-1/2}, \qquad "
     r"q_{ij} = \frac{a_{ij} + \delta_{ij}}{\sqrt{\tilde d_i \tilde d_j}}",
-    where="001 §16.2; 002 Graphs; 003 GCN",
+    where="001 §16.2; 002 Graphs; 003 Graph neural nets",
     right=lambda A, X, W: relu(propagation(A) @ X @ W),
     wrong=lambda A, X, W: relu(scaled(A + np.eye(len(A)), A.sum(1)) @ X @ W),
     systems=("gcn",),
@@ -459,7 +459,7 @@ def spectrum_claim(low=-1.0, loops=False):
     "gcn-spectrum",
     latex=r"-1 < \lambda_{\min}(\hat A), \qquad \lambda_{\max}(\hat A) = 1, \qquad "
     r"\lambda_{\max}(I + D^{-1/2} A D^{-1/2}) = 2",
-    where="002 Graphs; 003 GCN",
+    where="002 Graphs; 003 Graph neural nets",
     right=spectrum_claim(),
     errata=(
         Erratum(
@@ -567,7 +567,7 @@ def shift_filter(rng, claim):
 @formula(
     "gnn-permutation-laws",
     latex=r"f(PX, PAP^\top) = f(X, A), \qquad f(PX, PAP^\top) = P f(X, A)",
-    where="003 Graph networks",
+    where="003 Graph neural nets",
     right=lambda P, X, A: (P @ X, P @ A @ P.T),
     wrong=lambda P, X, A: (P @ X, P.T @ A @ P),
     systems=("mpnn", "equivariance"),
@@ -599,7 +599,7 @@ def permutation_laws(rng, claim):
     "gnn-flavours",
     latex=r"\phi\Big(x_i, \sum_j c_{ij}\psi(x_j)\Big) \subset \phi\Big(x_i, \sum_j a(x_i, x_j)\psi(x_j)\Big) "
     r"\subset \phi\Big(x_i, \sum_j \psi(x_i, x_j)\Big)",
-    where="003 Graph networks",
+    where="003 Graph neural nets",
     right=lambda a, psi: lambda xi, xj: a(xi, xj) * psi(xj),
     wrong=lambda a, psi: lambda xi, xj: a(xj, xi) * psi(xj),
     systems=("gcn", "gat", "mpnn"),
@@ -669,7 +669,7 @@ def gat(rng, claim):
 @formula(
     "wl-test",
     latex=r"c_i \leftarrow \mathrm{hash}\big(c_i, \{\!\{c_j : j \in \mathcal{N}_i\}\!\}\big)",
-    where="001 §16.5; 003 Graph networks",
+    where="001 §16.5; 003 Graph neural nets",
     right=lambda own, around: (own, tuple(sorted(around))),
     wrong=lambda own, around: (own, tuple(sorted(set(around)))),
     systems=("wl-test", "gin"),
