@@ -418,7 +418,7 @@ def lin_two_layer_gradients(rng, claim):
         Erratum(
             "E29",
             printed=r"$(\tilde D\tilde C - \Sigma)^\top\tilde D$, $\tilde C(\tilde D\tilde C-\Sigma)C^\top$",
-            correction=r"$\tilde D^\top(\tilde D\tilde C - \Sigma)$, $(\tilde D\tilde C-\Sigma)\tilde C^\top$",
+            correction=r"$\tilde D^\top(\tilde D\tilde C-\Sigma)$, $(\tilde D\tilde C-\Sigma)\tilde C^\top$",
             form=lambda D, C, S: ((D @ C - S).T @ D, C @ (D @ C - S) @ C.T),
         ),
     ),
