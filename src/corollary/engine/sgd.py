@@ -22,6 +22,7 @@ from corollary.engine.loop import pause_wanted
 from corollary.engine.run import Run
 from corollary.engine.training import Training
 from corollary.errors import Diverged
+from corollary.errors import value as value_error
 
 __all__ = ["Batches", "GradientLearner", "TensorBatches", "seeded"]
 
@@ -141,11 +142,11 @@ class GradientLearner:
         self.seed = seed
         self.owner = owner
         self.validate = validate
-        self.gradient = gradient if run.fabric is None else None
         self.epoch = self.batch = self.updates = 0
         self.sums: dict[str, float] = {}
         self.count = 0
         self.optimizer, self.flat = self._optimizer()
+        self.gradient = gradient if self.flat and run.fabric is None else None
         self.average = self._averaged()
         self.wrapped: Any = self.module
         if run.fabric is not None:
@@ -230,7 +231,7 @@ class GradientLearner:
 
     def _record(self, metrics: dict[str, Any], size: int, scale: float) -> None:
         for name, value in metrics.items():
-            number = float(value)
+            number = value.item() if isinstance(value, Tensor) else float(value)
             if self.run.world > 1:
                 number = float(self.run.sum(np.array(number * scale))) / self.run.world
             if not math.isfinite(number):
@@ -274,8 +275,11 @@ class GradientLearner:
         else:
             groups = [trained, []]
         kind = optim.NAMES[training.optimizer][0]
+        if kind == "Muon" and any(p.ndim != 2 for p in trained):
+            raise value_error(self.owner, "muon takes matrices only", "biases or kernels", "Use optimizer='adam'.")
         uniform = len({(p.dtype, p.device) for p in trained}) == 1
-        flat = kind in ELEMENTWISE and uniform and self.run.fabric is None
+        mixed = self.run.precision is None or self.run.precision.endswith("mixed")  # else Fabric changes the type
+        flat = kind in ELEMENTWISE and uniform and mixed
         decays = (training.weight_decay, 0.0)
         options: list[dict[str, Any]] = [
             {"params": [_flatten(group)] if flat else group, "weight_decay": decay}
@@ -347,5 +351,5 @@ def evaluate(objective: Objective, module: nn.Module, *tensors: Tensor | None) -
         out = objective(module, *batch)
         loss, metrics = out if isinstance(out, tuple) else (out, {})
         for name, value in {"loss": loss, **metrics}.items():
-            sums[name] = sums.get(name, 0.0) + float(value) * size
+            sums[name] = sums.get(name, 0.0) + value.item() * size
     return {f"validation_{name}": total / len(batches) for name, total in sums.items()}

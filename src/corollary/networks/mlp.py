@@ -97,12 +97,6 @@ PLAIN = {
 }
 
 
-def is_plain(module: nn.Module) -> bool:
-    """Whether a module is linear layers with one simple activation between them."""
-    kinds = [type(layer) for layer in module.children()]
-    return all(kind is nn.Linear for kind in kinds[::2]) and all(kind in PLAIN for kind in kinds[1::2])
-
-
 class Backpropagation:
     """Write the gradients of equation (2) into a plain network's parameters.
 
@@ -197,10 +191,9 @@ class _BaseMLP(GradientTrained):
         return as_tensor(data.X), weight
 
     def _learn(self, objective: Any, error: Any, x: Tensor, y: Tensor, weight: Tensor | None, **options: Any) -> Any:
-        learner = self._descend(objective, x, y, weight, **options)
-        if is_plain(learner.module) and learner.flat:
-            learner.gradient = Backpropagation(error)
-        return learner
+        plain = type(activation(self.activation)) in PLAIN and not (self.dropout or self.norm or self.residual)
+        gradient = Backpropagation(error) if plain else None
+        return self._descend(objective, x, y, weight, gradient=gradient, **options)
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
@@ -379,4 +372,5 @@ def cross_entropy(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None
 
 def half_squared(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     """Return half the weighted mean squared error."""
-    return squared_error(module(x), y, weight)[0]
+    losses = 0.5 * (module(x) - y).square().sum(1)
+    return losses.mean() if weight is None else losses @ (weight / weight.sum())
