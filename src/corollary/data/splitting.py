@@ -79,9 +79,7 @@ def _divided(dataset: Dataset, *parts: np.ndarray) -> tuple[Dataset, ...]:
             dataset,
             X=_rows(dataset.X, part),
             y=None if dataset.y is None else _rows(dataset.y, part),
-            extra={
-                key: _extra(key, value, part, n) for key, value in dataset.extra.items() if key not in _SPLITS
-            },
+            extra={key: _extra(value, part, n) for key, value in dataset.extra.items() if key not in _SPLITS},
         )
         for part in parts
     )
@@ -90,9 +88,9 @@ def _divided(dataset: Dataset, *parts: np.ndarray) -> tuple[Dataset, ...]:
 _SPLITS = ("split", "validation")
 
 
-def _extra(key: str, value: Any, part: np.ndarray, n: int) -> Any:
+def _extra(value: Any, part: np.ndarray, n: int) -> Any:
     """Cut what has one entry per example along with the examples."""
-    per_example = isinstance(value, list | np.ndarray) and len(value) == n and key != "vocabulary"
+    per_example = isinstance(value, list | np.ndarray) and len(value) == n
     return _rows(value, part) if per_example else value
 
 

@@ -1,0 +1,170 @@
+"""Data in memory: what kind it is, and its canonical form; also the arrays of an ``.npz`` file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data import kinds, tables, texts
+from corollary.data.arrays import as_array, concatenated, sparse_from
+from corollary.data.dataset import Dataset
+
+__all__ = ["from_arrays", "from_memory", "no_target"]
+
+_X_KEYS = ("X", "x", "data", "features", "images", "inputs")
+_Y_KEYS = ("y", "Y", "target", "targets", "label", "labels")
+
+
+def no_target(target: str | None, name: str) -> None:
+    """Refuse a target where there is nothing to take it from."""
+    if target is not None:
+        do = "Leave target out; classes are the names of sub-folders."
+        raise errors.value("load", f"{name} has no columns to take a target from", f"target={target!r}", do)
+
+
+def from_memory(source: Any, kind: str | None, target: str | None, name: str) -> Dataset:
+    """Return data in memory as a data set of this kind, or of the kind that its form tells."""
+    frame = hasattr(source, "columns") and hasattr(source, "iloc")
+    if frame and kind in (None, "table"):
+        return tables.as_table(source, name, target)
+    if frame and kind == "text":
+        return texts.text_column(source, name, target, "")
+    no_target(target, name)
+    kind = kind or _kind_of(source)
+    X = _canonical(source, kind)
+    if kind == "ratings":
+        return Dataset(X[0], kind=kind, name=name, extra={"users": X[1], "items": X[2]})
+    return Dataset(X, X.y if kind == "graph" else None, kind, name)
+
+
+def _kind_of(X: Any) -> str:
+    if hasattr(X, "tocsr"):
+        return "ratings"
+    if hasattr(X, "edge_index") or hasattr(X, "adj"):
+        return "graph"
+    if isinstance(X, list | tuple) and len(X):
+        first = X[0]
+        if isinstance(first, str):
+            return "text"
+        if hasattr(first, "edge_index") or hasattr(first, "adj"):
+            return "graphs"
+        if hasattr(first, "shape"):
+            return "sequence"
+    ndim = _dimensions(X)
+    if ndim in (3, 4):
+        return "image"
+    return "table"
+
+
+def _dimensions(X: Any) -> int:
+    if hasattr(X, "ndim"):
+        return int(X.ndim)
+    try:
+        return np.ndim(X)
+    except ValueError:
+        return 0
+
+
+def _canonical(X: Any, kind: str) -> Any:
+    if kind == "table":
+        return _numeric_table(X)
+    if kind == "image":
+        images = kinds.check_images(X, "load", scale=False)
+        return images[:, 0] if _dimensions(X) == 3 or (isinstance(X, list) and X[0].ndim == 2) else images
+    checks = {"sequence": kinds.check_sequences, "set": kinds.check_sets, "text": kinds.check_texts}
+    if kind in checks:
+        return checks[kind](X, "load")
+    if kind == "ratings":
+        return kinds.check_ratings(X, "load", labels=True)
+    return (kinds.check_graph if kind == "graph" else kinds.check_graphs)(X, "load", features=False)
+
+
+def _numeric_table(X: Any) -> np.ndarray:
+    try:
+        array = as_array(X)
+    except (TypeError, ValueError) as error:
+        raise errors.value("load", "the rows of a table must have one length", "different lengths") from error
+    if array.ndim != 2 or 0 in array.shape:
+        do = "Pass kind= if it is not a table."
+        raise errors.value("load", "a table must have rows and columns", f"shape {array.shape}", do)
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
+        do = "Pass a DataFrame if the columns are of different types."
+        raise errors.kind("load", "a table must hold real numbers", str(array.dtype), do)
+    return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
+
+
+# ------------------------------------------------------------------------------ arrays of one file
+
+
+def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | None, name: str) -> Dataset:
+    """Return the arrays of an ``.npz`` file as a data set; the keys tell which is what."""
+    if kind in (None, "ratings") and target is None:
+        matrix = _guarded(sparse_from, arrays, name)
+        if matrix is not None:
+            return from_memory(matrix, "ratings", None, name)
+    if target is not None and target not in arrays:
+        raise errors.unknown("load", "array", target, arrays, f"{name}.npz holds no other.")
+    key = target or next((k for k in _Y_KEYS if k in arrays), None)
+    if "edge_index" in arrays and kind in (None, "graph"):
+        graph = _ArraysOf(arrays, key)
+        return from_memory(graph, "graph", None, name)
+    if {"x_train", "x_test"} <= set(arrays):
+        return _with_split(arrays, kind, name)
+    rest = {k: v for k, v in arrays.items() if k != key}
+    y = arrays[key] if key else None
+    return _labelled(_examples(rest, kind, name), y, kind, name, "lengths" in rest)
+
+
+class _ArraysOf:
+    """Arrays of a file as the fields of a graph."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], target: str | None):
+        self.__dict__.update(arrays)
+        self.y = arrays[target] if target else None
+        self.num_nodes = int(arrays["num_nodes"]) if "num_nodes" in arrays else None
+
+
+def _examples(arrays: dict[str, np.ndarray], kind: str | None, name: str) -> Any:
+    key = next((k for k in _X_KEYS if k in arrays), None)
+    if key and "lengths" in arrays:
+        return concatenated(arrays[key], arrays["lengths"], "load")
+    if key:
+        return arrays[key]
+    if kind in ("sequence", "set", "image"):
+        return list(arrays.values())
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    do = "Save the data under the key X, or pass kind='sequence' if every array is an example."
+    raise errors.value("load", f"{name}.npz must have an array X", ", ".join(arrays) or "only a target", do)
+
+
+def _with_split(arrays: dict[str, np.ndarray], kind: str | None, name: str) -> Dataset:
+    try:
+        X = np.concatenate([arrays["x_train"], arrays["x_test"]])
+        y = np.concatenate([arrays["y_train"], arrays["y_test"]]) if "y_train" in arrays else None
+    except (KeyError, ValueError) as error:
+        must = f"x_train, y_train, x_test and y_test of {name}.npz must fit together"
+        raise errors.value("load", must, str(error)[:120]) from error
+    n = len(arrays["x_train"])
+    extra = {"split": (np.arange(n), np.arange(n, len(X)))}
+    return replace(_labelled(X, y, kind, name, False), extra=extra)
+
+
+def _labelled(X: Any, y: Any, kind: str | None, name: str, cut: bool) -> Dataset:
+    kind = kind or ("sequence" if cut else None)
+    dataset = from_memory(X, kind, None, name)
+    if y is not None and (y.ndim == 0 or len(y) != len(dataset)):
+        must = f"the target must have one entry per example ({len(dataset)})"
+        raise errors.value("load", must, f"shape {y.shape}")
+    return dataset if y is None else replace(dataset, y=y)
+
+
+def _guarded(function: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
+    try:
+        return function(arrays)
+    except Exception as error:  # whatever inconsistent arrays make scipy raise
+        must = f"{name}.npz must be a sparse matrix as scipy.sparse.save_npz writes it"
+        raise errors.value("load", must, f"{type(error).__name__}: {error}"[:160]) from error
