@@ -27,7 +27,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, RegressorMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
@@ -426,6 +427,13 @@ class Transformer(TransformerMixin):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """Return the features of X."""
         return _as_given(X, self._transform(self._query(X)))  # type: ignore[attr-defined]
+
+    @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the data that these features stand for."""
+        check_is_fitted(self)
+        Z = check_array(_to_numpy(X), dtype=(np.float64, np.float32), input_name="X")
+        return _as_given(X, self._inverse_transform(Z))  # type: ignore[attr-defined]
 
 
 class Density:
