@@ -51,14 +51,7 @@ from corollary.base import Data, Estimator, Memory, Transformer
 from corollary.engine.learner import Iteration, Metrics, Once
 from corollary.engine.run import current
 
-__all__ = [
-    "CapacityCurve",
-    "HopfieldNetwork",
-    "capacity_curve",
-    "energy",
-    "hebbian_weights",
-    "projection_weights",
-]
+__all__ = ["CapacityCurve", "HopfieldNetwork", "capacity_curve"]
 
 
 # --- storing ---------------------------------------------------------------------------------------------
@@ -136,7 +129,7 @@ def energy(W: np.ndarray, s: np.ndarray, b: Any = 0.0) -> np.ndarray:
 
 @njit(cache=True, parallel=True)
 def _one_at_a_time(W, b, order, slack, s, h, trace):  # pragma: no cover - compiled
-    """Sweep eq. 5 over the rows of s until none changes; h (m, n) are their fields, kept up to date per flip."""
+    """Sweep eq. 5 over the rows of s until none changes; their fields h (m, n) are updated per flip."""
     m, n = s.shape
     for q in prange(m):
         x, f = s[q], h[q]
@@ -181,7 +174,7 @@ RULES = {"hebb": hebbian_weights, "pseudo-inverse": projection_weights, "optimal
 
 
 class HopfieldNetwork(Memory, Transformer, Estimator):
-    """Store binary patterns and recall them from damaged ones.
+    r"""Store binary patterns and recall them from damaged ones.
 
     Hebb's rule is the fastest and forgets everything beyond about 0.138 patterns per unit; the
     pseudo-inverse rule stores any linearly independent patterns; the optimal rule gives every stored
@@ -215,8 +208,10 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
     order_ : ndarray of shape (n_features_in_,)
         The order in which recall visits the units.
     margin_ : float
-        Smallest :math:`\\xi_i^\\mu (W \\xi^\\mu)_i` over the stored patterns; all of them are
+        Smallest :math:`\xi_i^\mu (W \xi^\mu)_i` over the stored patterns; all of them are
         fixed points (without bias) exactly if it is not negative.
+    slack_ : float
+        A field no larger than this could be rounding alone, and flips nothing.
     n_iter_ : int
         Steps of the optimal rule; 1 for the others.
     history_ : list of dict
@@ -306,9 +301,8 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
             )
         n = Xi.shape[1]
         if np.ndim(self.bias) > 0 and np.shape(self.bias) != (n,):
-            raise errors.value(
-                "HopfieldNetwork", f"bias must have shape ({n},)", f"shape {np.shape(self.bias)}"
-            )
+            got = f"shape {np.shape(self.bias)}"
+            raise errors.value("HopfieldNetwork", f"bias must have shape ({n},)", got)
         self.bias_ = np.full(n, self.bias, Xi.dtype)
         self.order_ = self._rng().permutation(n)
         if self.rule == "optimal":
@@ -326,14 +320,15 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
         else:
             self.weights_, self.margin_ = learner.W, learner.margin
         self.n_iter_ = learner.n_iter
+        W = self.weights_
+        # fields are sums of rounded numbers: one that could be rounding alone counts as zero
+        largest = max(W.max(), -W.min()) + np.abs(self.bias_).max()
+        self.slack_ = float(len(W) * np.finfo(W.dtype).eps * largest)
         if self.rule == "optimal" and learner.n_iter >= learner.max_iter and not learner.converged:
-            text = "every stored unit must have margin 1 under the optimal rule"
+            must = "every stored unit must have margin 1 under the optimal rule"
             do = f"Raise max_iter (now {self.max_iter}) or store fewer patterns."
-            warnings.warn(
-                errors.wording("HopfieldNetwork", text, f"{self.margin_:.3g}", do),
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            text = errors.wording("HopfieldNetwork", must, f"{self.margin_:.3g}", do)
+            warnings.warn(text, ConvergenceWarning, stacklevel=2)
 
     def _recall(self, X: np.ndarray) -> np.ndarray:
         return self._run(X)[0]
@@ -343,12 +338,10 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
     def _run(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         W, b, s = self.weights_, self.bias_, self._signs(X).astype(self.weights_.dtype)
         trace = np.zeros((len(s), self.max_sweeps + 1))
-        # fields are sums of rounded numbers: one that could be rounding alone counts as zero
-        slack = float(len(W) * np.finfo(W.dtype).eps * (np.abs(W).max() + np.abs(b).max()))
         if self.update == "synchronous":
-            s = _all_at_once(W, b, slack, s, trace)
+            s = _all_at_once(W, b, self.slack_, s, trace)
         else:
-            _one_at_a_time(W, b, self.order_, slack, s, (s @ W + b).astype(np.float64), trace)
+            _one_at_a_time(W, b, self.order_, self.slack_, s, (s @ W + b).astype(np.float64), trace)
         return s.astype(X.dtype), trace
 
     def _signs(self, X: np.ndarray) -> np.ndarray:
@@ -412,17 +405,16 @@ def capacity_curve(
     --------
     >>> from corollary.connectionism import capacity_curve
     >>> capacity_curve(n_units=200, loads=[0.05, 0.4], random_state=0).overlaps.round(1)
-    array([1. , 0.3])
+    array([1. , 0.4])
     """
     loads = np.asarray(loads, float)
     if loads.ndim != 1 or not len(loads) or loads.min() <= 0 or (np.diff(loads) <= 0).any():
         raise errors.value("capacity_curve", "loads must be positive and rising", loads.tolist())
     network = HopfieldNetwork(rule, random_state=random_state, **params)
     rng = network._rng()
-    overlaps = np.array([
-        np.mean([_overlap(network, max(1, round(load * n_units)), n_units, noise, rng) for _ in range(repeats)])
-        for load in loads
-    ])  # fmt: skip
+    sizes = [max(1, round(load * n_units)) for load in loads]
+    trials = [[_overlap(network, P, n_units, noise, rng) for _ in range(repeats)] for P in sizes]
+    overlaps = np.mean(trials, axis=1)
     below = np.flatnonzero(overlaps < level)
     if not len(below):
         return CapacityCurve(loads, overlaps, float("nan"))
