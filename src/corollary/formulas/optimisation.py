@@ -1,0 +1,864 @@
+"""Optimisation methods and their convergence: update rules, step sizes, rates and noise floors."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from math import ceil
+
+import numpy as np
+import torch
+from scipy import integrate, linalg, optimize, signal
+
+from corollary.formulas import _optimisation_tools as tools
+from corollary.formulas.record import (
+    Erratum,
+    all_of,
+    at_least,
+    at_most,
+    equal,
+    exponent,
+    formula,
+    within,
+)
+from corollary.formulas.tools import gradient, spd
+
+
+def _descent_and_flow(H, theta, eta, steps):
+    return tools.descend(lambda x: H @ x, theta, eta, steps)[-1], linalg.expm(-eta * steps * H) @ theta
+
+
+def _descent_as_flow(H, theta, eta, steps):
+    end = tools.descend(lambda x: H @ x, theta, eta, steps)[-1]
+    return end, end
+
+
+@formula(
+    "opt-gradient-descent",
+    latex=r"\theta_{t+1} = \theta_t - \eta\,\nabla f(\theta_t):"
+    r"\quad \text{an Euler step of the flow } \dot\theta = -\nabla f(\theta)",
+    where="000 §13.2; 001 §11.3; 002, 003 Optimisation; 004 §4.2",
+    right=_descent_and_flow,
+    wrong=lambda H, theta, eta, steps: _descent_and_flow(-H, theta, eta, steps),
+    errata=(
+        Erratum(
+            "E60",
+            printed=r"gradient flow is the numerical integration of $\dot x = -\nabla f(x)$",
+            correction=r"gradient descent is; gradient flow is the equation's exact solution",
+            form=_descent_as_flow,
+        ),
+    ),
+    systems=("gd",),
+    functions=("corollary.optim.create",),
+)
+def gradient_descent(rng, claim):
+    """Gradient descent is Euler's method for gradient flow, from which it strays by O(step)."""
+    H, theta, time = spd(rng, 3), rng.normal(size=3), 1.0
+    counts = np.array([20, 40, 80, 160])
+    flow = integrate.solve_ivp(
+        lambda t, x: -H @ x, (0, time), theta, method="DOP853", rtol=1e-11, atol=1e-12
+    ).y[:, -1]
+    claims = [claim(H, theta, time / n, n) for n in counts]
+    gaps = [np.linalg.norm(descent - flow) for descent, _ in claims]
+    return all_of(
+        equal([end for _, end in claims], np.tile(flow, (4, 1)), tol=1e-8),
+        exponent(time / counts, gaps, 1.0, tol=0.1),  # the next order adds 2 % over this range
+    )
+
+
+@formula(
+    "opt-expected-gradient",
+    latex=r"\nabla\,\mathbb E[\ell(\theta)] = \mathbb E[\nabla\ell(\theta)], \qquad"
+    r"\mathbb E\Big[\frac1r\sum_{i \in B}\nabla\ell_i\Big] = \nabla\Big(\frac1n\sum_i\ell_i\Big)",
+    where="000 §13.1; 002, 003 Optimisation",
+    right=lambda gradients, n: gradients.mean(0),
+    wrong=lambda gradients, n: gradients.sum(0) / n,
+    systems=("minibatch", "sgd"),
+)
+def expected_gradient(rng, claim):
+    """Gradient and expectation commute, so the gradient of a random batch is right on average."""
+    n, r = 6, 3
+    X, y, theta = rng.normal(size=(n, 4)), rng.normal(size=n), rng.normal(size=4)
+    weights = torch.tensor(theta, requires_grad=True)
+    (full,) = torch.autograd.grad(torch.mean((torch.tensor(X) @ weights - torch.tensor(y)) ** 2), weights)
+    each = 2 * (X @ theta - y)[:, None] * X
+    batches = [claim(each[list(batch)], n) for batch in combinations(range(n), r)]
+    return equal(np.mean(batches, axis=0), full, tol=1e-12)
+
+
+@formula(
+    "opt-newton",
+    latex=r"f(\theta + \Delta) \approx f + \nabla f^\top\Delta + \tfrac12\Delta^\top\nabla^2 f\,\Delta"
+    r"\ \Rightarrow\ \Delta = -[\nabla^2 f]^{-1}\nabla f,"
+    r"\qquad \nabla^2 f = \tfrac1\eta I: \Delta = -\eta\nabla f",
+    where="000 §2; 002, 003 Optimisation",
+    right=lambda g, H: -np.linalg.solve(H, g),
+    wrong=lambda g, H: -H @ g,
+    systems=("newton",),
+    functions=("corollary.optim.Newton",),
+)
+def newton(rng, claim):
+    """Newton's step minimises the quadratic model; an isotropic Hessian turns it into descent."""
+    A, b, theta, eta = spd(rng, 4, 0.5, 5.0), rng.normal(size=4), rng.normal(size=4), rng.uniform(0.1, 0.5)
+
+    def f(x):
+        return x @ A @ x / 2 - b @ x
+
+    g = gradient(f, theta)
+    return all_of(
+        equal(gradient(f, theta + claim(g, A)), np.zeros(4), tol=1e-8),
+        equal(claim(g, np.eye(4) / eta), -eta * g, tol=1e-12),
+    )
+
+
+@formula(
+    "opt-second-order-step",
+    latex=r"\mathcal R(\theta - \eta g) \approx \mathcal R - \eta\lVert g\rVert^2"
+    r" + \tfrac{\eta^2}{2}\,g^\top H g:\quad"
+    r"\text{no progress once } \tfrac\eta2\,g^\top H g \ge \lVert g\rVert^2",
+    where="000 §13.4",
+    right=lambda R, g, H, eta: R - eta * g @ g + eta**2 / 2 * g @ H @ g,
+    errata=(
+        Erratum(
+            "T8",
+            printed=r"$\frac{\eta^2}{2} g^\top H g / \lVert g\rVert^2$",
+            correction=r"$\frac{\eta^2}{2} g^\top H g$",
+            form=lambda R, g, H, eta: R - eta * g @ g + eta**2 / 2 * (g @ H @ g) / (g @ g),
+        ),
+        Erratum(
+            "E68",
+            printed=r"the curvature term is positive for every risk, its Hessian being semidefinite",
+            correction=r"only for convex $\mathcal R$; $g^\top H g$ may have either sign",
+            form=lambda R, g, H, eta: R - eta * g @ g + eta**2 / 2 * abs(g @ H @ g),
+        ),
+    ),
+    systems=("gd",),
+)
+def second_order_step(rng, claim):
+    """To second order a step gains its squared gradient and pays the curvature along it."""
+    theta, outcomes = rng.normal(size=4), []
+    for H in (spd(rng, 4, 3.0, 8.0), -spd(rng, 4, 3.0, 8.0)):
+
+        def risk(x, H=H):
+            return x @ H @ x / 2
+
+        g = H @ theta
+        for eta in (0.1, 2 * (g @ g) / (g @ H @ g)):  # the second step is where progress ends
+            predicted = claim(risk(theta), g, H, eta)
+            outcomes.append(equal(predicted, risk(theta - eta * g), tol=1e-9))
+        outcomes.append(equal(predicted, risk(theta), tol=1e-9))
+    return all_of(*outcomes)
+
+
+@formula(
+    "opt-descent-lemma",
+    latex=r"f\!\left(\theta - \tfrac1L\nabla f(\theta)\right)"
+    r" \le f(\theta) - \frac{1}{2L}\lVert\nabla f(\theta)\rVert^2",
+    where="003 Optimisation",
+    right=lambda value, g, L: value - g @ g / (2 * L),
+    wrong=lambda value, g, L: value - g @ g / L,
+    systems=("gd", "rates"),
+)
+def descent_lemma(rng, claim):
+    """On an L-smooth function a step 1/L gains at least the squared gradient over 2L."""
+    reached, bounds = [], []
+    for _ in range(10):
+        f, g, L, _ = tools.cosine_landscape(rng, 3)
+        for x in rng.normal(size=(5, 3)):
+            reached.append(f(x - g(x) / L))
+            bounds.append(claim(f(x), g(x), L))
+    x, L = rng.normal(size=3), rng.uniform(1, 3)
+    tight = equal(claim(L * x @ x / 2, L * x, L), 0.0, tol=1e-12)  # the bowl, solved in one step
+    return all_of(at_most(reached, bounds), tight)
+
+
+@formula(
+    "opt-step-size",
+    latex=r"\eta = \tfrac1L \text{ converges}, \qquad \eta \ge \tfrac2L \text{ does not}, \qquad"
+    r"\eta^* = \frac{2}{\mu + L} = \arg\min_\eta\max_{\lambda \in [\mu, L]}\lvert 1 - \eta\lambda\rvert",
+    where="000 §13.3; 001 §2, §11.3; 004 §4.2",
+    right=lambda mu, L: (1 / L, 2 / (mu + L)),
+    errata=(
+        Erratum(
+            "E58",
+            printed=r"$\eta = 2/L$ as a usual choice",
+            correction=r"$\eta < 2/L$ is needed: at $2/L$ the iterates oscillate",
+            form=lambda mu, L: (2 / L, 2 / (mu + L)),
+        ),
+        Erratum(
+            "E59",
+            printed=r"a fixed $\eta \le 1/L$ is optimal",
+            correction=r"safe, not optimal: $2/(\mu + L)$ contracts faster",
+            form=lambda mu, L: (1 / L, 1 / L),
+        ),
+    ),
+    systems=("gd", "rates"),
+)
+def step_size(rng, claim):
+    """A step of 1/L converges, one of 2/L does not, and 2/(mu + L) is the best for a quadratic."""
+    mu, L = rng.uniform(0.3, 0.5), rng.uniform(2, 4)
+    A = spd(rng, 4, mu, L)
+    safe, best = claim(mu, L)
+    start = rng.normal(size=4)
+    end = tools.descend(lambda x: A @ x, start, safe, 400)[-1]
+    search = optimize.minimize_scalar(
+        lambda eta: np.abs(np.linalg.eigvalsh(np.eye(4) - eta * A)).max(),
+        bounds=(0, 2 / L),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    ratio = np.linalg.norm(end) / np.linalg.norm(start)
+    return all_of(at_most(ratio, 0.0, tol=1e-6), equal(best, search.x, tol=1e-6))
+
+
+@formula(
+    "gd-critical-point-rate",
+    latex=r"\min_{s \le k}\lVert\nabla\ell(\theta_s)\rVert \le \epsilon"
+    r"\quad\text{for}\quad k = \frac{2L(\ell_0 - \ell^*)}{\epsilon^2}, \qquad \eta = \tfrac1L",
+    where="004 Lemma 18",
+    right=lambda L, gap, epsilon: (2 * L * gap / epsilon**2, -L),
+    wrong=lambda L, gap, epsilon: (2 * L * gap / epsilon, -L),
+    errata=(
+        Erratum(
+            "E67",
+            printed=r"smoothness is sufficient to find local minima",
+            correction=r"to find $\epsilon$-critical points, which may be saddles",
+            form=lambda L, gap, epsilon: (2 * L * gap / epsilon**2, 0.0),
+        ),
+    ),
+    systems=("gd", "rates"),
+)
+def critical_point_rate(rng, claim):
+    """Descent soon meets a small gradient, with no promise about the curvature there.
+
+    The claim is the number of steps, and the least curvature that smoothness guarantees.
+    """
+    outcomes, epsilon = [], 0.05
+    for _ in range(3):
+        f, g, L, floor = tools.cosine_landscape(rng, 2)
+        x, steps = rng.normal(size=2) * 2, 0
+        allowed = claim(L, f(x) - floor, epsilon)[0]
+        while np.linalg.norm(g(x)) > epsilon and steps < allowed + 1000:
+            x, steps = x - g(x) / L, steps + 1
+        outcomes.append(at_most(steps, allowed))
+    # a long slope just steeper than epsilon: every step gains slope^2 / L, half of what the lemma pays for
+    L, slope = 1.0, 1.0001 * epsilon
+    x, steps = rng.uniform(15, 20), 0
+    allowed = claim(L, tools.huber(x, L, slope)[0], epsilon)[0]
+    while abs(tools.huber(x, L, slope)[1]) > epsilon:
+        x, steps = x - tools.huber(x, L, slope)[1] / L, steps + 1
+    # x^2 - y^2 from (1, 0) stops at the saddle
+    saddle = tools.descend(lambda p: np.array([2.0, -2.0]) * p, np.array([1.0, 0.0]), 0.4, 60)[-1]
+    curvature = np.linalg.eigvalsh(np.diag([2.0, -2.0]))[0] if np.linalg.norm(saddle) < 1e-6 else np.nan
+    return all_of(
+        *outcomes, within(steps / allowed, 0.45, 1.0), at_least(curvature, claim(2.0, 1.0, epsilon)[1])
+    )
+
+
+@formula(
+    "gd-convex-rate",
+    latex=r"f(\theta_t) - f^* \le \frac{L}{2t}\lVert\theta_0 - \theta^*\rVert^2"
+    r"\quad\Big(\text{the notes: } \frac{2L}{t+1}\lVert\theta_0 - \theta^*\rVert^2\Big),"
+    r"\qquad \eta = \tfrac1L",
+    where="000 §13.3",
+    right=lambda L, t, distance2: (L * distance2 / (2 * t), 2 * L * distance2 / (t + 1)),
+    wrong=lambda L, t, distance2: (L * distance2 / (2 * t**2), 2 * L * distance2 / (t + 1) ** 2),
+    errata=(
+        Erratum(
+            "E13",
+            printed=r"$O(1/t)$ is a linear rate, of $\theta$",
+            correction=r"sublinear, and of $\mathcal R(\theta_t) - \mathcal R^*$; linear means $O(c^t)$",
+            form=lambda L, t, distance2: (L * distance2 / 2 * 0.5**t, 2 * L * distance2 * 0.5**t),
+        ),
+    ),
+    systems=("gd", "rates"),
+)
+def convex_rate(rng, claim):
+    """On a convex L-smooth function descent with step 1/L closes the gap in value like 1/t."""
+    outcomes, times = [], np.array([1, 3, 10, 30, 100])
+    A = spd(rng, 5, 0.0, rng.uniform(1, 3))
+    L, start = np.linalg.eigvalsh(A)[-1], rng.normal(size=5)
+    path = tools.descend(lambda x: A @ x, start, 1 / L, 100)
+    for bound in claim(L, times, start @ start):
+        outcomes.append(at_most([path[t] @ A @ path[t] / 2 for t in times], bound))
+    reached = []
+    for t in times:  # a function for which t steps do worst: exactly L / (4t + 2)
+        x, delta = 1.0, 1 / (2 * t + 1)
+        for _ in range(t):
+            x -= tools.huber(x, L, delta)[1] / L
+        reached.append(tools.huber(x, L, delta)[0])
+    standard, notes = claim(L, times, 1.0)
+    return all_of(
+        *outcomes,
+        within(reached / standard, 0.33, 0.5),  # 2t / (4t + 2)
+        within(reached / notes, 0.12, 0.17),  # (t + 1) / (8t + 4)
+    )
+
+
+@formula(
+    "gd-linear-rate",
+    latex=r"f(\theta_t) - f^* \le \left(1 - \frac\mu L\right)^t (f(\theta_0) - f^*), \qquad \eta = \tfrac1L",
+    where="000 §13.3; 001 §2; 003 Optimisation; 004 Lemma 20",
+    right=lambda mu, L, t, gap: (1 - mu / L) ** t * gap,
+    wrong=lambda mu, L, t, gap: (1 - np.sqrt(mu / L)) ** t * gap,
+    errata=(
+        Erratum(
+            "T20",
+            printed=r"linear rate $O(e^k)$",
+            correction=r"$O(c^k)$ with $c < 1$",
+            form=lambda mu, L, t, gap: np.exp(t) * gap,
+        ),
+    ),
+    systems=("gd", "rates"),
+)
+def linear_rate(rng, claim):
+    """Strong convexity, or the weaker Polyak-Lojasiewicz inequality, makes descent converge geometrically."""
+    times = np.arange(0, 60)
+    mu, L = rng.uniform(0.02, 0.05), rng.uniform(1, 2)
+    A = spd(rng, 4, mu, L)
+    slowest = np.linalg.eigh(A)[1][:, 0]
+    outcomes = []
+    for start in (rng.normal(size=4), slowest):
+        values = np.array([x @ A @ x / 2 for x in tools.descend(lambda x: A @ x, start, 1 / L, 59)])
+        outcomes.append(at_most(values, claim(mu, L, times, values[0])))
+    # along the slowest direction the truth is (1 - mu/L)^(2t): the exponent is right up to a factor 2
+    shrink = np.log(values[-1] / values[0]) / np.log(claim(mu, L, 59, 1.0))
+    # x^2 + 3 sin^2 x is not convex but satisfies the inequality with mu = 1/32, L = 8
+    path = tools.descend(lambda x: 2 * x + 3 * np.sin(2 * x), rng.uniform(2, 4), 1 / 8, 59)
+    values = path**2 + 3 * np.sin(path) ** 2
+    outcomes.append(at_most(values, claim(1 / 32, 8, times, values[0])))
+    return all_of(*outcomes, equal(shrink, 2.0, tol=1e-3))
+
+
+@formula(
+    "opt-gradient-clipping",
+    latex=r"g \leftarrow g\,\min\left\{1, \frac{c}{\lVert g\rVert}\right\}",
+    where="000 §13.4; 002 Optimisation",
+    right=lambda g, c: g * min(1.0, c / np.linalg.norm(g)),
+    wrong=lambda g, c: g * c / np.linalg.norm(g),
+    systems=("clipping",),
+)
+def gradient_clipping(rng, claim):
+    """Clipping shortens a long gradient to length c, keeps its direction, and leaves short ones alone."""
+    outcomes = []
+    for size in (0.2, 5.0):
+        g = rng.normal(size=6)
+        g *= size / np.linalg.norm(g)
+        x = torch.zeros(6, dtype=torch.float64)
+        x.grad = torch.tensor(g)
+        torch.nn.utils.clip_grad_norm_([x], 1.0)
+        clipped = claim(g, 1.0)
+        outcomes += [
+            equal(clipped, x.grad, tol=1e-5),  # torch adds 1e-6 to the norm
+            at_most(np.linalg.norm(clipped), 1.0),
+            equal(clipped @ g, np.linalg.norm(clipped) * np.linalg.norm(g), tol=1e-12),
+        ]
+    return all_of(*outcomes)
+
+
+def _heavy_ball(gradients, eta, beta):
+    weights = beta ** np.arange(len(gradients))[::-1]
+    return -eta * weights @ gradients, -eta / (1 - beta) * gradients[-1]
+
+
+def _heavy_ball_printed(gradients, eta, beta):
+    return _heavy_ball(gradients, eta, beta)[0], eta * beta / (1 - beta) * gradients[-1]
+
+
+@formula(
+    "opt-heavy-ball",
+    latex=r"x_{k+1} = x_k - \eta\nabla f(x_k) + \beta(x_k - x_{k-1}):\quad"
+    r"x_{t+1} - x_t = -\eta\sum_{k \le t}\beta^{t-k}\nabla f(x_k) \to -\frac{\eta}{1 - \beta}\nabla f",
+    where="001 §11.3; 002, 003 Optimisation; 004 §4.2",
+    right=_heavy_ball,
+    wrong=lambda gradients, eta, beta: _heavy_ball(gradients[::-1], eta, beta),
+    errata=(
+        Erratum(
+            "T12",
+            printed=r"terminal step $\frac{\eta\beta}{1-R}\nabla f$, without sign",
+            correction=r"$-\frac{\eta}{1-\beta}\nabla f$",
+            form=_heavy_ball_printed,
+        ),
+    ),
+    systems=("heavy-ball",),
+    functions=("corollary.optim.create",),
+)
+def heavy_ball(rng, claim):
+    """Momentum adds up past gradients with geometric weights; on a constant slope it gains 1/(1 - beta)."""
+    eta, beta, A = 0.1, rng.uniform(0.5, 0.8), spd(rng, 3)
+    path, gradients = [rng.normal(size=3)] * 2, []
+    for _ in range(12):
+        gradients.append(A @ path[-1])
+        path.append(path[-1] - eta * gradients[-1] + beta * (path[-1] - path[-2]))
+    slope, x, before = rng.normal(size=3), np.zeros(3), np.zeros(3)
+    for _ in range(300):
+        x, before = x - eta * slope + beta * (x - before), x
+    constant = np.tile(slope, (300, 1))
+    return all_of(
+        equal(claim(np.array(gradients), eta, beta)[0], path[-1] - path[-2], tol=1e-12),
+        equal(claim(constant, eta, beta)[1], x - before, tol=1e-10),
+    )
+
+
+@formula(
+    "opt-nesterov",
+    latex=r"y_k = x_k + \beta(x_k - x_{k-1}), \qquad x_{k+1} = y_k - \eta\nabla f(y_k)",
+    where="001 §11.3; 002, 003 Optimisation; 004 §4.2",
+    right=tools.nesterov,
+    errata=(
+        Erratum(
+            "T9",
+            printed=r"$x_{k+1} = y_k - \eta\nabla f(y_{k+1})$",
+            correction=r"$x_{k+1} = y_k - \eta\nabla f(y_k)$",
+            form=tools.nesterov_ahead,
+        ),
+    ),
+    systems=("nesterov",),
+    functions=("corollary.optim.create",),
+)
+def nesterov(rng, claim):
+    """Nesterov extrapolates first, then takes the gradient and the step at the extrapolated point."""
+    eta, beta, A, steps = 0.2, rng.uniform(0.5, 0.8), spd(rng, 3), 12
+    start = rng.normal(size=3)
+    path = claim(lambda x: A @ x, start, eta, beta, steps)
+    # torch keeps the extrapolated points
+    ahead = tools.torch_path("SGD", lambda x: A @ x, start, steps, lr=eta, momentum=beta, nesterov=True)
+    return equal(path[1:] + beta * (path[1:] - path[:-1]), ahead, tol=1e-10)
+
+
+@formula(
+    "nesterov-rates",
+    latex=r"f_k - f^* \le L\Big(1 - \frac{1}{\sqrt\kappa}\Big)^k\lVert x_0 - x^*\rVert^2"
+    r"\ \Big(\beta = \tfrac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\Big); \qquad"
+    r"\text{convex: } f_t - f^* \le \frac{2L\lVert x_0 - x^*\rVert^2}{(t+1)^2}",
+    where="000 §13.3; 002, 003 Optimisation",
+    right=lambda L, kappa, k: (L * (1 - 1 / np.sqrt(kappa)) ** k, 2 * L / (k + 1) ** 2),
+    wrong=lambda L, kappa, k: (L * (1 - 1 / kappa) ** k, L / (2 * k)),
+    systems=("nesterov", "rates"),
+)
+def nesterov_rates(rng, claim):
+    """Acceleration replaces the condition number by its root, and 1/t by its square.
+
+    The claim gives both bounds for a start at distance one.
+    """
+    outcomes, L = [], rng.uniform(1, 3)
+    for kappa in (100.0, 1000.0, 10000.0):
+        spectrum = np.concatenate([[L / kappa, L], rng.uniform(L / kappa, L, size=4)])
+        start = np.full(6, 1 / np.sqrt(6))
+        steps, root = ceil(8 * np.sqrt(kappa)), np.sqrt(kappa)
+        path = tools.nesterov(lambda x, s=spectrum: s * x, start, 1 / L, (root - 1) / (root + 1), steps)
+        values = (path**2 * spectrum).sum(1) / 2
+        bounds = claim(L, kappa, np.arange(1, steps + 1))[0]
+        outcomes.append(at_most(values[1:], bounds))
+        # the slowest mode decays like k^2 (1 - 1/sqrt(kappa))^(2k), the bound like its root
+        outcomes.append(within(np.log(values[-1] / L) / np.log(bounds[-1] / L), 1.0, 3.0))
+    for t in (8, 16, 32):  # no first-order method beats 3L / (32 (t + 1)^2) on this quadratic
+        A, b, best = tools.hard_quadratic(2 * t + 1, L)
+        end = tools.nesterov(lambda x, A=A, b=b: A @ x - b, 0 * b, 1 / L, tools.convex_momentum, t)[-1]
+        gap = (end - best) @ A @ (end - best) / 2
+        outcomes.append(within(gap / (claim(L, 1e9, t)[1] * best @ best), 3 / 64, 1.0))
+    return all_of(*outcomes)
+
+
+@formula(
+    "opt-sgd",
+    latex=r"f = \frac1n\sum_i f_i:\quad \mathbb E\,\nabla f_I = \nabla f,\quad"
+    r"V = \frac1n\sum_i\lVert\nabla f_i - \nabla f\rVert^2,\quad \text{batch of } r: V/r",
+    where="002, 003 SGD; 004 §4.2",
+    right=lambda each, r: (each.mean(0), ((each - each.mean(0)) ** 2).sum(1).mean() / r),
+    wrong=lambda each, r: (each.mean(0), ((each - each.mean(0)) ** 2).sum(1).mean() / r**2),
+    errata=(
+        Erratum(
+            "E63",
+            printed=r"$f = \sum_i f_i$ and $\mathbb E\,\nabla f_I = \nabla f$",
+            correction=r"$f = \frac1n\sum_i f_i$",
+            form=lambda each, r: (each.sum(0), ((each - each.mean(0)) ** 2).sum(1).mean() / r),
+        ),
+    ),
+    systems=("sgd", "minibatch"),
+    functions=("corollary.optim.create",),
+)
+def sgd(rng, claim):
+    """A random summand's gradient is unbiased for the mean; a batch of r divides its variance by r."""
+    each, r = rng.normal(size=(5, 3)), 3
+    batches = np.array([each[list(batch)].mean(0) for batch in product(range(5), repeat=r)])
+    centre, variance = claim(each, r)
+    return all_of(
+        equal(centre, batches.mean(0), tol=1e-12),
+        equal(variance, batches.var(axis=0).sum(), tol=1e-12),
+    )
+
+
+@formula(
+    "sgd-one-step",
+    latex=r"\lVert\theta_t - \theta_*\rVert^2 - \mathbb E\lVert\theta_{t+1} - \theta_*\rVert^2"
+    r" = 2\eta(\theta_t - \theta_*)^\top\nabla f - \eta^2\,\mathbb E\lVert\nabla f_i\rVert^2",
+    where="003 SGD",
+    right=lambda offset, each, eta: 2 * eta * offset @ each.mean(0) - eta**2 * (each**2).sum(1).mean(),
+    wrong=lambda offset, each, eta: 2 * eta * offset @ each.mean(0) - eta**2 * (each.mean(0) ** 2).sum(),
+    systems=("sgd",),
+)
+def sgd_one_step(rng, claim):
+    """One random step gains the full gradient's progress and loses the mean squared gradient."""
+    each, theta, best, eta = rng.normal(size=(6, 3)), rng.normal(size=3), rng.normal(size=3), 0.3
+    after = ((theta - eta * each - best) ** 2).sum(1).mean()
+    return equal(claim(theta - best, each, eta), ((theta - best) ** 2).sum() - after, tol=1e-12)
+
+
+@formula(
+    "opt-robbins-monro",
+    latex=r"\sum_t\alpha_t = \infty, \quad \sum_t\alpha_t^2 < \infty: \qquad"
+    r"\alpha_t = t^{-p} \text{ qualifies iff } \tfrac12 < p \le 1",
+    where="001 §11.3; 002 SGD",
+    right=lambda p: (p <= 1, 2 * p > 1),
+    wrong=lambda p: (p < 1, 2 * p > 1),
+    errata=(
+        Erratum(
+            "E57",
+            printed=r"$1/\sqrt t$ satisfies both conditions",
+            correction=r"only the first; $1/t$ satisfies both",
+            form=lambda p: (p <= 1, 2 * p >= 1),
+        ),
+    ),
+    systems=("schedules", "sgd"),
+    functions=("corollary.optim.schedule",),
+)
+def robbins_monro(rng, claim):
+    """Steps must add up to infinity while their squares do not.
+
+    The claim says, for the steps t^-p, whether each of the two conditions holds.
+    """
+    powers = [1.0, 0.5, 1 / 3, rng.uniform(0.6, 0.9), rng.uniform(1.1, 1.5)]
+    t = np.arange(1.0, 2**15 + 1)
+
+    def diverges(terms):  # a series of powers does iff its dyadic blocks do not shrink
+        blocks = np.add.reduceat(terms, [0, 2**13, 2**14])
+        return blocks[2] / blocks[1] > 0.999
+
+    truth = [[diverges(t**-p), not diverges(t ** (-2 * p))] for p in powers]
+    return equal([claim(p) for p in powers], truth, tol=0.1)
+
+
+@formula(
+    "sgd-constant-step",
+    latex=r"\mathbb E\lVert x_k - x^*\rVert^2 \le A^k\lVert x_0 - x^*\rVert^2 + B,\quad"
+    r"A = 1 - 2\eta\mu(1 - \eta L),\quad B = \frac{\eta\sigma^2}{\mu(1 - \eta L)},\quad \eta < \tfrac1L",
+    where="002, 003 SGD",
+    right=lambda mu, L, eta: (1 - 2 * eta * mu * (1 - eta * L), eta / (mu * (1 - eta * L)), 1 / L),
+    wrong=lambda mu, L, eta: (1 - 2 * eta * mu * (1 - eta * L), eta / (mu * (1 - eta * L)), 1 / mu),
+    errata=(
+        Erratum(
+            "E64",
+            printed=r"$B = \frac{\eta\sigma^2}{\mu - \eta L}$ for $\eta \le 1/\mu$",
+            correction=r"$B = \frac{\eta\sigma^2}{\mu(1 - \eta L)}$ for $\eta < 1/L$, $\sigma^2$ at $x^*$",
+            form=lambda mu, L, eta: (1 - 2 * eta * mu * (1 - eta * L), eta / (mu - eta * L), 1 / mu),
+        ),
+    ),
+    systems=("sgd", "rates"),
+)
+def sgd_constant_step(rng, claim):
+    """With a fixed step SGD converges geometrically to a noise floor, if the step is below 1/L.
+
+    The claim is the factor A, the floor B for unit noise at the optimum, and the largest step.
+    """
+    outcomes = []
+    for share in (0.1, 0.5, 0.9):
+        a, b = rng.uniform(0.5, 2, size=6), rng.normal(size=6)
+        best, mu, L = (a * b).sum() / a.sum(), a.mean(), a.max()
+        at_best = a * (best - b)  # gradients of a_i (x - b_i)^2 / 2 at the optimum
+        eta, mean, second = share / L, 2.0, 4.0
+        A, B, _ = claim(mu, L, eta)
+        moments, bounds = [second], [A**0 * 4.0 + B * (at_best**2).mean()]
+        for k in range(1, 40):  # exact first and second moments of the error
+            second = (
+                ((1 - eta * a) ** 2).mean() * second
+                - 2 * eta * ((1 - eta * a) * at_best).mean() * mean
+                + eta**2 * (at_best**2).mean()
+            )
+            mean = (1 - eta * a).mean() * mean
+            moments.append(second)
+            bounds.append(A**k * 4.0 + B * (at_best**2).mean())
+        outcomes.append(at_most(moments, bounds))
+    # equal curvatures .01: stationary variance eta / (mu (2 - eta mu)), half the floor for small steps
+    mu, eta = 0.01, 2.0
+    stationary = eta**2 / (1 - (1 - eta * mu) ** 2)
+    limit = claim(1.0, 5.0, 0.1)[2]
+    return all_of(
+        *outcomes,
+        within(stationary / claim(mu, mu, eta)[1], 0.45, 0.55),
+        at_most(claim(1.0, 5.0, 0.99 * limit)[0], 1.0),
+    )
+
+
+@formula(
+    "opt-polyak-averaging",
+    latex=r"\bar\theta_{t+1} = \frac{t}{t+1}\bar\theta_t + \frac{1}{t+1}\theta_{t+1},"
+    r"\qquad \text{or}\quad \bar\theta \leftarrow (1 - \beta)\bar\theta + \beta\theta",
+    where="001 §11.3; 002, 003 SGD",
+    right=lambda mean, average, new, t, beta: (
+        t / (t + 1) * mean + new / (t + 1),
+        (1 - beta) * average + beta * new,
+    ),
+    wrong=lambda mean, average, new, t, beta: (
+        (t - 1) / t * mean + new / t,
+        beta * average + (1 - beta) * new,
+    ),
+    systems=("polyak-average",),
+    functions=("corollary.optim.create",),
+)
+def polyak_averaging(rng, claim):
+    """The running update keeps the plain mean of the iterates, or an exponentially weighted one."""
+    path, beta = rng.normal(size=(20, 3)), 0.2
+    mean = average = path[0]
+    for t in range(1, 20):
+        mean, average = claim(mean, average, path[t], t, beta)
+    start = (1 - beta) * path[:1]
+    weighted = signal.lfilter([beta], [1, beta - 1], path[1:], axis=0, zi=start)[0][-1]
+    return all_of(equal(mean, path.mean(0), tol=1e-12), equal(average, weighted, tol=1e-12))
+
+
+_AVERAGED = {"convex": (0.5, 0.5), "strongly convex": (1.0, 1.0), "strongly convex, smooth": (1.0, 1.0)}
+
+
+@formula(
+    "averaged-sgd-rates",
+    latex=r"\text{convex, } \eta_t \propto t^{-1/2}: O(t^{-1/2}); \quad"
+    r"\mu\text{-strongly convex, } \eta_t = \tfrac{1}{\mu t}: O\big(\tfrac{\log t}{t}\big);"
+    r"\quad \text{and smooth}: O\big(\tfrac1t\big)",
+    where="001 §11.3; 003 SGD",
+    right=lambda kind: _AVERAGED[kind],
+    errata=(
+        Erratum(
+            "E61",
+            printed=r"averaged SGD reaches $O(1/t)$ on convex problems",
+            correction=r"$O(1/\sqrt t)$; $O(1/t)$ needs strong convexity and smoothness",
+            form=lambda kind: (_AVERAGED | {"convex": (0.5, 1.0)})[kind],
+        ),
+        Erratum(
+            "E62",
+            printed=r"$O(1/\sqrt t)$ for convex $f$ with $\eta_t \propto 1/t$",
+            correction=r"with $\eta_t \propto 1/\sqrt t$",
+            form=lambda kind: (_AVERAGED | {"convex": (1.0, 0.5)})[kind],
+        ),
+    ),
+    systems=("polyak-average", "sgd", "rates"),
+)
+def averaged_sgd_rates(rng, claim):
+    """How fast the averaged iterates of SGD close the gap, for convex and strongly convex functions.
+
+    The claim is, for each kind, the power of t in the step and in the rate.
+    """
+    times, noise = (64, 256, 1024), rng.choice([-1.0, 1.0], size=(1024, 600))
+
+    def slope(gaps, at=times):
+        return np.polyfit(np.log(at), np.log(gaps), 1)[0]
+
+    power, rate = claim("convex")
+    # the convex worst case tilts with the horizon: x / sqrt(T) on [-1, 1]
+    tilted = [
+        tools.averaged_sgd(lambda x, T=T: T**-0.5, noise, power, (T,), clip=1.0)[0].mean() + 1 for T in times
+    ]
+    worst = slope(np.array(tilted) / np.sqrt(times))
+    # x^4 is so flat that steps 1/t stall
+    x, mean, flat = 1.0, 1.0, []
+    for t in range(1, 30_001):
+        x -= 0.4 * t**-power * x**3
+        mean += (x - mean) / (t + 1)
+        if t in (1000, 30_000):
+            flat.append(mean**4)
+    outcomes = [
+        equal(worst, -rate, tol=0.08),  # 600 runs leave 0.01 in the slope, slow terms 0.03
+        at_most(slope(flat, (1000, 30_000)), -rate, tol=0.04),
+    ]
+    power, rate = claim("strongly convex, smooth")
+    ends = tools.averaged_sgd(lambda x: x, noise, power, times)
+    outcomes.append(equal(slope((ends**2).mean(1) / 2), -rate, tol=0.15))  # 6 % noise in each variance
+    power, rate = claim("strongly convex")
+    ends = tools.averaged_sgd(lambda x: x + np.sign(x), noise, power, times)
+    gaps = (np.abs(ends) + ends**2 / 2).mean(1)
+    outcomes.append(at_most(slope(gaps * times / np.log(times)), 1 - rate, tol=0.1))
+    return all_of(*outcomes)
+
+
+@formula(
+    "opt-svrg",
+    latex=r"\theta_{t+1} = \theta_t"
+    r" - \eta\,[\nabla f_i(\theta_t) - \nabla f_i(\vartheta) + \nabla f(\vartheta)]",
+    where="002, 003 SGD",
+    right=lambda here, anchor, i: here[i] - anchor[i] + anchor.mean(0),
+    wrong=lambda here, anchor, i: here[i] + anchor[i] - anchor.mean(0),
+    systems=("svrg",),
+    functions=("corollary.optim.SVRG",),
+)
+def svrg(rng, claim):
+    """Subtracting the noise seen at an anchor keeps the gradient unbiased and removes its variance there."""
+    X, y = rng.normal(size=(8, 3)), rng.normal(size=8)
+    best = np.linalg.lstsq(X, y, rcond=None)[0]
+
+    def each(theta):
+        return (X @ theta - y)[:, None] * X
+
+    theta = rng.normal(size=3)
+    estimates = np.array([claim(each(theta), each(best), i) for i in range(8)])
+    at_best = np.array([claim(each(best), each(best), i) for i in range(8)])
+    full = gradient(lambda t: ((X @ t - y) ** 2).mean() / 2, theta)
+    return all_of(
+        equal(estimates.mean(0), full, tol=1e-8),
+        equal(at_best.var(axis=0).sum(), 0.0, tol=1e-12),
+    )
+
+
+@formula(
+    "opt-signsgd",
+    latex=r"\theta_{k+1} = \theta_k - \eta_k\,\mathrm{sign}(\nabla f_i(\theta_k))",
+    where="002, 003 SGD",
+    right=lambda g, eta: -eta * np.sign(g),
+    wrong=lambda g, eta: -eta * g / np.linalg.norm(g),
+    systems=("signsgd",),
+    functions=("corollary.optim.SignSGD",),
+)
+def signsgd(rng, claim):
+    """The sign step is steepest descent when a step is measured by its largest coordinate."""
+    g, eta = rng.normal(size=6), rng.uniform(0.1, 1)
+    corners = eta * np.array(list(product([-1.0, 1.0], repeat=6)))
+    return equal(claim(g, eta), corners[np.argmin(corners @ g)], tol=1e-12)
+
+
+def _scaled(rng):
+    """A gradient with unequal curvatures, its minimiser, and a start."""
+    A, best = np.diag([0.2, 1.0, 5.0]), rng.normal(size=3)
+    return lambda x: A @ (x - best), best, best + rng.choice([-1, 1], size=3) * rng.uniform(1, 2, size=3)
+
+
+@formula(
+    "opt-adagrad",
+    latex=r"\gamma_i \leftarrow \gamma_i + g_i^2, \qquad"
+    r"\theta_i \leftarrow \theta_i - \frac{\eta}{\sqrt{\gamma_i} + \delta}\,g_i",
+    where="000 §13.8; 002, 003 Adaptivity; 004 §4.2",
+    right=tools.adagrad,
+    errata=(
+        Erratum(
+            "E65",
+            printed=r"division by $\delta + \gamma_i^2 = \delta + \sum g_i^2$",
+            correction=r"by $\delta + \sqrt{\sum g_i^2}$",
+            form=tools.adagrad_without_root,
+        ),
+        Erratum(
+            "T11",
+            printed=r"gradient taken at $x^*$",
+            correction=r"at $x^k$",
+            form=lambda g, x, best, *rest: tools.adagrad(lambda _: g(best), x, best, *rest),
+        ),
+    ),
+    systems=("adagrad",),
+    functions=("corollary.optim.create",),
+)
+def adagrad(rng, claim):
+    """AdaGrad divides each coordinate by the root of its summed squares; the loss's scale drops out."""
+    grad, best, start = _scaled(rng)
+    path = claim(grad, start, best, 0.3, 1e-10, 20)
+    rescaled = claim(lambda x: 100 * grad(x), start, best, 0.3, 1e-10, 20)
+    reference = tools.torch_path("Adagrad", grad, start, 20, lr=0.3, eps=1e-10)
+    return all_of(equal(path, reference, tol=1e-9), equal(rescaled, path, tol=1e-8))
+
+
+@formula(
+    "opt-rmsprop",
+    latex=r"v \leftarrow \beta v + (1 - \beta)g^2,"
+    r"\qquad \theta \leftarrow \theta - \frac{\alpha}{\sqrt v + \epsilon}\,g",
+    where="001 §11.3",
+    right=tools.rmsprop,
+    wrong=lambda grad, x, alpha, beta, *rest: tools.rmsprop(grad, x, alpha, 1 - beta, *rest),
+    systems=("rmsprop",),
+    functions=("corollary.optim.create",),
+)
+def rmsprop(rng, claim):
+    """RMSprop divides by the root of a decaying mean of squared gradients."""
+    grad, _, start = _scaled(rng)
+    reference = tools.torch_path("RMSprop", grad, start, 20, lr=0.1, alpha=0.9, eps=1e-8)
+    return equal(claim(grad, start, 0.1, 0.9, 1e-8, 20), reference, tol=1e-9)
+
+
+@formula(
+    "opt-adam",
+    latex=r"m \leftarrow \beta_1 m + (1 - \beta_1)g,\quad v \leftarrow \beta_2 v + (1 - \beta_2)g^2,\quad"
+    r"\theta \leftarrow \theta - \alpha\,\frac{m/(1 - \beta_1^t)}{\sqrt{v/(1 - \beta_2^t)} + \epsilon}",
+    where="001 §11.3; 002, 003 Adaptivity; 004 §4.2",
+    right=tools.adam,
+    wrong=lambda *args: tools.adam(*args, corrected=False),
+    errata=(
+        Erratum(
+            "E66",
+            printed=r"$\theta + \frac{\eta}{\gamma/(1-\beta) + \delta}\,\frac{\Delta}{1-\alpha}$",
+            correction=r"$\theta - \frac{\eta}{\gamma/\sqrt{1-\beta^t} + \delta}\,\frac{\Delta}{1-\alpha^t}$",
+            form=tools.adam_printed,
+        ),
+    ),
+    systems=("adam",),
+    functions=("corollary.optim.create",),
+)
+def adam(rng, claim):
+    """Adam divides a mean gradient by a mean size, both corrected for their start; step one is alpha."""
+    grad, _, start = _scaled(rng)
+    path = claim(grad, start, 0.1, (0.9, 0.99), 1e-10, 20)
+    reference = tools.torch_path("Adam", grad, start, 20, lr=0.1, betas=(0.9, 0.99), eps=1e-10)
+    return all_of(equal(path, reference, tol=1e-9), equal(np.abs(path[0] - start), np.full(3, 0.1), tol=1e-8))
+
+
+@formula(
+    "opt-amsgrad",
+    latex=r"\tilde v_{t+1} = \max(v_{t+1}, \tilde v_t), \qquad \text{otherwise as Adam}",
+    where="002, 003 Adaptivity",
+    right=lambda *args: tools.adam(*args, largest=True),
+    wrong=tools.adam,
+    systems=("amsgrad",),
+    functions=("corollary.optim.create",),
+)
+def amsgrad(rng, claim):
+    """AMSGrad is Adam with a denominator that never shrinks."""
+    grad, _, start = _scaled(rng)
+    options = {"lr": 0.2, "betas": (0.9, 0.8), "eps": 1e-10}
+    reference = tools.torch_path("Adam", grad, start, 30, amsgrad=True, **options)
+    return equal(claim(grad, start, 0.2, (0.9, 0.8), 1e-10, 30), reference, tol=1e-9)
+
+
+def _muon(gradients, mu, eta):
+    M = sum(mu ** (len(gradients) - 1 - t) * G for t, G in enumerate(gradients))
+    U, _, Vt = np.linalg.svd(M, full_matrices=False)
+    return -eta * np.sqrt(M.shape[0] / M.shape[1]) * U @ Vt
+
+
+def _muon_inverse_scale(gradients, mu, eta):
+    d_out, d_in = gradients[0].shape
+    return _muon(gradients, mu, eta) * d_in / d_out
+
+
+@formula(
+    "opt-muon",
+    latex=r"M_t = \mu M_{t-1} + \nabla_W = U\Sigma V^\top, \qquad"
+    r"W \leftarrow W - \eta\sqrt{d_{\mathrm{out}}/d_{\mathrm{in}}}\;UV^\top",
+    where="001 §11.3",
+    right=_muon,
+    wrong=_muon_inverse_scale,
+    systems=("muon",),
+    functions=("corollary.optim.create",),
+)
+def muon(rng, claim):
+    """Muon steps along the orthogonal factor of the momentum, moving outputs by eta in root mean square."""
+    outcomes, eta, mu = [], 0.1, 0.9
+    for shape in ((6, 3), (3, 6)):
+        gradients = rng.normal(size=(4, *shape))
+        momentum = np.zeros(shape)
+        for G in gradients:
+            momentum = mu * momentum + G
+        step = claim(gradients, mu, eta)
+        # Newton and Schulz: X <- X (3 - X'X) / 2 drives every singular value to 1
+        X = momentum / np.linalg.norm(momentum)
+        for _ in range(60):
+            X = 1.5 * X - 0.5 * X @ X.T @ X
+        x = np.linalg.svd(momentum)[2][0]  # an input that the step moves
+        moved = np.sqrt(np.mean((step @ x) ** 2) / np.mean(x**2))
+        outcomes += [
+            equal(step / np.linalg.norm(step, 2), -X, tol=1e-8),
+            equal(moved, eta, tol=1e-10),
+        ]
+    return all_of(*outcomes)
