@@ -1,0 +1,293 @@
+"""Regularisation: shrinkage, constraints, early stopping, ensembles, dropout, soft targets and noise."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+from scipy import optimize
+from scipy.special import softmax
+
+from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
+from corollary.formulas.tools import orthogonal, simplex, spd
+
+
+@formula(
+    "reg-weight-decay",
+    latex=r"\mathcal R + \tfrac12\sum_l\mu^l\lVert\theta^l\rVert_F^2: \qquad"
+    r"\theta^l \leftarrow (1 - \eta\mu^l)\,\theta^l - \eta\,\nabla_{\theta^l}\mathcal R",
+    where="000 §6.6; 002, 003 Regularisation",
+    right=lambda theta, g, eta, mu: (1 - eta * mu) * theta - eta * g,
+    wrong=lambda theta, g, eta, mu: (1 - 2 * eta * mu) * theta - eta * g,
+    systems=("weight-decay",),
+)
+def weight_decay(rng, claim):
+    """Descent on a risk with half the squared norm added shrinks the weights before every plain step."""
+    layers = [rng.normal(size=(4, 3)), rng.normal(size=(2, 4))]
+    x, y, eta, decay = rng.normal(size=3), rng.normal(size=2), 0.1, (0.3, 0.7)
+    weights = [torch.tensor(W, requires_grad=True) for W in layers]
+    risk = ((weights[1] @ torch.tanh(weights[0] @ torch.tensor(x)) - torch.tensor(y)) ** 2).sum()
+    penalty = sum(mu / 2 * (W**2).sum() for mu, W in zip(decay, weights))
+    plain = torch.autograd.grad(risk, weights, retain_graph=True)
+    penalised = torch.autograd.grad(risk + penalty, weights)
+    return all_of(
+        *(
+            equal(claim(W, g.numpy(), eta, mu), W - eta * full.numpy(), tol=1e-12)
+            for W, g, full, mu in zip(layers, plain, penalised, decay)
+        )
+    )
+
+
+def _shrink(H, best, mu):
+    values, Q = np.linalg.eigh(H)
+    return Q @ (values / (values + mu) * (Q.T @ best))
+
+
+@formula(
+    "reg-spectral-shrinkage",
+    latex=r"\theta = (H + \mu I)^{-1}H\theta^*"
+    r" = Q\,\mathrm{diag}\Big(\frac{\lambda_i}{\lambda_i + \mu}\Big)Q^\top\theta^*",
+    where="002, 003 Regularisation",
+    right=_shrink,
+    wrong=lambda H, best, mu: best - _shrink(H, best, mu),
+    systems=("weight-decay",),
+)
+def spectral_shrinkage(rng, claim):
+    """On a quadratic, weight decay shrinks each eigendirection by its curvature's share of the total."""
+    H, best, mu = spd(rng, 4, 0.2, 3.0), rng.normal(size=4), rng.uniform(0.2, 1)
+    root = np.linalg.cholesky(H).T  # |root (theta - best)|^2 + mu |theta|^2 as one least-squares problem
+    stacked = np.vstack([root, np.sqrt(mu) * np.eye(4)])
+    solution = np.linalg.lstsq(stacked, np.concatenate([root @ best, np.zeros(4)]), rcond=None)[0]
+    return equal(claim(H, best, mu), solution, tol=1e-10)
+
+
+@formula(
+    "reg-projected-gd",
+    latex=r"\theta \leftarrow \Pi_r[\theta - \eta\nabla\mathcal R(\theta)], \qquad"
+    r"\Pi_r(v) = \min\Big\{1, \frac{r}{\lVert v\rVert}\Big\}\,v",
+    where="002, 003 Regularisation",
+    right=lambda v, r: min(1.0, r / np.linalg.norm(v)) * v,
+    wrong=lambda v, r: r * v / np.linalg.norm(v),
+    systems=("norm-ball", "projected"),
+    functions=("corollary.optim.Projected",),
+)
+def projected_gd(rng, claim):
+    """Projecting every step back onto a ball solves the problem constrained to it."""
+    H = spd(rng, 3, 0.5, 2.0)
+    outcomes = []
+    for size in (0.4, 3.0):  # the free minimiser inside the unit ball, then outside
+        best = rng.normal(size=3)
+        best *= size / np.linalg.norm(best)
+        theta = rng.normal(size=3)
+        for _ in range(300):
+            theta = claim(theta - 0.5 * H @ (theta - best), 1.0)
+
+        def reach(mu, best=best):
+            return np.linalg.norm(np.linalg.solve(H + mu * np.eye(3), H @ best)) - 1
+
+        mu = optimize.brentq(reach, 0, 100) if reach(0) > 0 else 0.0  # the multiplier of the constraint
+        outcomes.append(equal(theta, np.linalg.solve(H + mu * np.eye(3), H @ best), tol=1e-8))
+    points = rng.normal(size=(200, 3))
+    points /= np.maximum(1, np.linalg.norm(points, axis=1, keepdims=True))
+    for v in (0.3 * points[0], 4 * points[1]):  # no point of the ball is nearer
+        nearest = np.linalg.norm(claim(v, 1.0) - v)
+        outcomes.append(at_most(nearest, np.linalg.norm(points - v, axis=1)))
+    return all_of(*outcomes)
+
+
+def _stopped(Q, values, start, best, eta, t):
+    decay = (1 - eta * values) ** t
+    return Q @ (decay * (Q.T @ start)) + Q @ ((1 - decay) * (Q.T @ best))
+
+
+def _stopped_printed(Q, values, start, best, eta, t):
+    decay = (1 - eta * values) ** t
+    return decay * (Q.T @ start) + Q @ ((1 - decay) * (Q.T @ best))
+
+
+@formula(
+    "reg-early-stopping-dynamics",
+    latex=r"\theta_t = Q(I - \eta\Lambda)^t Q^\top\theta_0 + Q[I - (I - \eta\Lambda)^t]Q^\top\theta^*",
+    where="003 Early stopping",
+    right=_stopped,
+    errata=(
+        Erratum(
+            "E69",
+            printed=r"$\theta_t = (I - \eta\Lambda)^t Q^\top\theta_0 + \dots$",
+            correction=r"$\theta_t = Q(I - \eta\Lambda)^t Q^\top\theta_0 + \dots$",
+            form=_stopped_printed,
+        ),
+    ),
+    systems=("early-stopping",),
+)
+def early_stopping_dynamics(rng, claim):
+    """On a quadratic, each eigendirection forgets the start and nears the optimum at its own rate."""
+    Q, values, eta, t = orthogonal(rng, 4), rng.uniform(0.2, 2, size=4), 0.3, 7
+    start, best = 2 * rng.normal(size=4), rng.normal(size=4)
+    theta = start
+    for _ in range(t):
+        theta = theta - eta * (Q * values) @ Q.T @ (theta - best)
+    return equal(claim(Q, values, start, best, eta, t), theta, tol=1e-12)
+
+
+@formula(
+    "reg-early-stopping-equivalence",
+    latex=r"(I - \eta\Lambda)^t \approx \mu(\Lambda + \mu I)^{-1}"
+    r"\ \Rightarrow\ t \approx \frac{1}{\eta\mu} \qquad (\eta\lambda \ll 1,\ \lambda \ll \mu)",
+    where="002, 003 Early stopping",
+    right=lambda eta, mu: 1 / (eta * mu),
+    wrong=lambda eta, mu: 1 / (2 * eta * mu),
+    systems=("early-stopping", "weight-decay"),
+)
+def early_stopping_equivalence(rng, claim):
+    """Stopping descent after 1/(eta mu) steps shrinks like weight decay mu, where curvatures are small."""
+    mu = rng.uniform(0.5, 2)
+    eta = 0.002 / mu
+    t = round(claim(eta, mu))
+    outcomes = []
+    for share, tol in ((0.1, 0.055), (0.01, 0.006)):  # the filters part by half the share
+        curvature = share * mu
+        kept = 1.0
+        for _ in range(t):
+            kept -= eta * curvature * kept
+        outcomes.append(equal((1 - kept) / (curvature / (curvature + mu)), 1.0, tol=tol))
+    return all_of(*outcomes)
+
+
+@formula(
+    "reg-bagging",
+    latex=r"p(y \mid x) = \frac1K\sum_k p(y \mid x; \theta^k); \qquad"
+    r"\text{share of the data in a bootstrap sample: } 1 - \Big(1 - \frac1n\Big)^n \to 1 - \frac1e",
+    where="002 Regularisation",
+    right=lambda n: 1 - (1 - 1 / n) ** n,
+    wrong=lambda n: 2 / 3,
+    systems=("bagging",),
+    functions=("corollary.Bagging",),
+)
+def bagging(rng, claim):
+    """A bootstrap sample holds about 63 % of the data; averaging the fits cannot raise the log-loss."""
+    exact = [np.mean([len(set(draw)) / n for draw in product(range(n), repeat=n)]) for n in (2, 3, 4)]
+    draws = np.sort(rng.integers(0, 200, size=(1000, 200)), axis=1)
+    distinct = (np.diff(draws, axis=1) > 0).sum(1) + 1
+    members = simplex(rng, 10, 30, 4)[..., 0]  # ten members' probabilities of the true class
+    return all_of(
+        equal([claim(n) for n in (2, 3, 4)], exact, tol=1e-12),
+        equal(claim(200), distinct.mean() / 200, tol=4e-3),  # standard error 7e-4
+        equal(claim(10**6), 1 - np.exp(-1), tol=1e-6),
+        at_most(-np.log(members.mean(0)), -np.log(members).mean(0)),
+    )
+
+
+@formula(
+    "reg-dropout",
+    latex=r"p(y \mid x) = \sum_Z p(Z)\,p(y \mid x, Z) \approx p(y \mid x; \tilde\theta),"
+    r"\qquad \tilde\theta_{ij}^l = \pi_j^{l-1}\,\theta_{ij}^l",
+    where="002, 003 Dropout",
+    right=lambda theta, keep: theta * keep,
+    wrong=lambda theta, keep: theta / keep,
+    systems=("dropout",),
+)
+def dropout(rng, claim):
+    """Scaling each weight by its input's keep probability matches the mean net input over all masks.
+
+    For a softmax of linear scores this is the renormalised geometric mean of the ensemble.
+    """
+    theta, x, keep = rng.normal(size=(3, 5)), rng.normal(size=5), rng.uniform(0.3, 0.9, size=5)
+    masks = np.array(list(product([0.0, 1.0], repeat=5)))
+    weights = np.prod(np.where(masks == 1, keep, 1 - keep), axis=1)
+    inputs = (masks * x) @ theta.T
+    geometric = np.exp(weights @ np.log(softmax(inputs, axis=1)))
+    rescaled = claim(theta, keep) @ x
+    return all_of(
+        equal(rescaled, weights @ inputs, tol=1e-12),
+        equal(softmax(rescaled), geometric / geometric.sum(), tol=1e-12),
+    )
+
+
+@formula(
+    "reg-distillation",
+    latex=r"\ell = -\sum_i p_T(i)\log q_T(i), \quad q_T \propto e^{z/T}: \qquad"
+    r"\nabla_z\ell = \frac1T(q_T - p_T)",
+    where="002, 003 Distillation",
+    right=lambda student, teacher, T: (softmax(student / T) - softmax(teacher / T)) / T,
+    wrong=lambda student, teacher, T: softmax(student / T) - softmax(teacher / T),
+    systems=("distillation",),
+    functions=("corollary.Distiller",),
+)
+def distillation(rng, claim):
+    """The student's gradient is the gap of the tempered softmaxes over T; hot, it matches plain logits."""
+    student, teacher, T = rng.normal(size=5), rng.normal(size=5), rng.uniform(2, 5)
+    z = torch.tensor(student, requires_grad=True)
+    soft = torch.softmax(torch.tensor(teacher) / T, 0)
+    (truth,) = torch.autograd.grad(-(soft * torch.log_softmax(z / T, 0)).sum(), z)
+    hot, gap = 1e5, (student - student.mean()) - (teacher - teacher.mean())
+    return all_of(
+        equal(claim(student, teacher, T), truth, tol=1e-12),
+        equal(hot**2 * claim(student, teacher, hot), gap / 5, tol=1e-4),
+    )
+
+
+def _info_nce(scores):
+    return np.log(scores.shape[1]) + np.log(scores[:, 0] / scores.sum(1))
+
+
+def _info_nce_negatives(scores):
+    return np.log(scores.shape[1]) + np.log(scores[:, 0] / scores[:, 1:].sum(1))
+
+
+@formula(
+    "ssl-contrastive-predictive-coding",
+    latex=r"\ell = -\mathbb E\log\frac{f(x^+, c)}{\sum_{j=1}^N f(x_j, c)}, \quad"
+    r"f \propto \frac{p(x \mid c)}{p(x)}: \qquad \log N - \ell \le I(x; c)",
+    where="003 Self-supervised learning",
+    right=_info_nce,
+    wrong=_info_nce_negatives,
+    systems=("self-supervised",),
+    functions=("corollary.ContrastivePredictiveCoding",),
+)
+def contrastive_predictive_coding(rng, claim):
+    """Telling the true future from N - 1 others bounds mutual information from below, tightly for large N."""
+    joint = 0.6 * np.eye(3) / 3 + 0.4 * simplex(rng, 9).reshape(3, 3)  # rows x, columns c
+    px, pc = joint.sum(1), joint.sum(0)
+    ratio = joint / np.outer(px, pc)
+    information = (joint * np.log(ratio)).sum()
+    cases = list(product(range(3), repeat=3))  # c, the positive and one negative: exact for N = 2
+    chance = [joint[x, c] * px[other] for c, x, other in cases]
+    two = np.array(chance) @ claim(np.array([[ratio[x, c], ratio[other, c]] for c, x, other in cases]))
+    n, batches = 200, 1500
+    flat = rng.choice(9, p=joint.ravel(), size=batches)
+    x, c = np.divmod(flat, 3)
+    others = rng.choice(3, p=px, size=(batches, n - 1))
+    scores = ratio[np.column_stack([x, others]), c[:, None]]
+    # the sampled log-ratio is a control variate: what is left is a bias of order 1/n and noise below 5e-3
+    control = np.log(ratio[x, c]).mean() - information
+    return all_of(
+        at_most(two, information),
+        equal(claim(scores).mean() - control, information, tol=0.02),
+    )
+
+
+@formula(
+    "reg-augmentation",
+    latex=r"(x, y) \mapsto (\tau(x), y); \qquad"
+    r"\tau(x) = x + \epsilon,\ \epsilon \sim \mathcal N(0, \sigma^2 I) \text{ in least squares}"
+    r" = \text{ridge with } \lambda = n\sigma^2",
+    where="002, 003 Data augmentation",
+    right=lambda n, sigma: n * sigma**2,
+    wrong=lambda n, sigma: sigma**2,
+    systems=("augmentation", "noise"),
+    functions=("corollary.data.augment",),
+)
+def augmentation(rng, claim):
+    """Copies of the data with noisy inputs act as a penalty: for least squares, as ridge regression."""
+    n, d, sigma = 12, 3, rng.uniform(0.3, 0.8)
+    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    # noise with exactly the mean and covariance of the Gaussian; least squares sees no more than those
+    noise = sigma * np.sqrt(d) * np.vstack([np.eye(d), -np.eye(d)])
+    virtual = (X[:, None] + noise).reshape(-1, d)
+    fitted = np.linalg.lstsq(virtual, np.repeat(y, 2 * d), rcond=None)[0]
+    many = (X[:, None] + sigma * rng.normal(size=(n, 4000, d))).reshape(-1, d)
+    sampled = np.linalg.solve(many.T @ many, many.T @ np.repeat(y, 4000))
+    ridge = np.linalg.solve(X.T @ X + claim(n, sigma) * np.eye(d), X.T @ y)
+    return all_of(equal(ridge, fitted, tol=1e-10), equal(ridge, sampled, tol=0.02))
