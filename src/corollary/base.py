@@ -313,16 +313,29 @@ class GradientTrained(Estimator):
     def _total(self, learner: Any) -> int | None:
         return int(learner.training.epochs)
 
-    def _descend(self, objective: Any, *tensors: Any, stratify: Any = None, gradient: Any = None) -> Any:
-        """Return the gradient learner for rows of tensors, with a validation part if stopping asks for one."""
+    def _descend(
+        self,
+        objective: Any,
+        *tensors: Any,
+        stratify: Any = None,
+        gradient: Any = None,
+        batches: Any = None,
+        validate: Any = None,
+    ) -> Any:
+        """Return the gradient learner for rows of tensors, with a validation part if stopping asks for one.
+
+        ``batches`` are other batches than rows; ``validate(module)`` measures where the data bring their own
+        validation part.
+        """
         from corollary.engine.sgd import GradientLearner, TensorBatches, evaluate, seeded
 
         plan, seed, run = self._plan(), self._seed(), current()
         with seeded(seed):
             module = self._module()
         tensors = tuple(t if t is None else t.to(run.device) for t in tensors)
-        validate = None
-        if plan.early_stopping:
+        if validate is not None:
+            validate = partial(validate, module)
+        elif plan.early_stopping:
             kept, held = _hold_out(len(tensors[0]), plan.validation_fraction, seed, stratify, type(self).__name__)
             held_out = tuple(t if t is None else t[held] for t in tensors)
             tensors = tuple(t if t is None else t[kept] for t in tensors)
@@ -330,7 +343,7 @@ class GradientTrained(Estimator):
         return GradientLearner(
             module,
             objective,
-            TensorBatches(*tensors),
+            TensorBatches(*tensors) if batches is None else batches,
             plan,
             run,
             seed=seed,
@@ -603,6 +616,10 @@ def _to_numpy(X: Any) -> Any:
 
 def _as_given(X: Any, result: Any) -> Any:
     """Return the result as X came: torch for torch, on its device and in its floating type."""
+    X = X.edge_index if hasattr(X, "edge_index") else X  # a graph of tensors gets tensors
+    result = result if hasattr(result, "dtype") else np.asarray(result)
+    if getattr(result.dtype, "kind", "f") in "OUS":  # labels that torch has no type for
+        return result
     if type(X).__module__ != "torch":
         return result if isinstance(result, np.ndarray) else np.asarray(result)
     import torch
