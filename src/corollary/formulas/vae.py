@@ -1,0 +1,320 @@
+"""Linear latent-variable models in closed form, and the variational bound of autoencoders."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.stats import multivariate_normal
+from torch.distributions import MultivariateNormal, kl_divergence
+
+from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
+from corollary.formulas.tools import gauss_hermite, orthogonal, quadrature, spd
+
+
+@formula(
+    "fa-model",
+    latex=r"z \sim \mathcal N(0, I_m), \; x = \mu + Wz + \eta, \; \eta \sim \mathcal N(0, \Sigma) "
+    r"\;\Rightarrow\; x \sim \mathcal N(\mu, WW^\top + \Sigma)",
+    where="001 §19.2; 002, 003 Factor analysis",
+    right=lambda W, noise: W @ W.T + np.diag(noise),
+    wrong=lambda W, noise: W @ W.T + np.diag(noise**2),
+    systems=("factor-analysis", "ppca"),
+    functions=("corollary.FactorAnalysis",),
+)
+def fa_model(rng, claim):
+    """A few latent factors plus independent noise make a Gaussian with covariance low rank plus diagonal.
+
+    Its moment generating function is the product of those of factors and noise.
+    """
+    W, noise = 0.5 * rng.normal(size=(5, 2)), rng.uniform(0.2, 0.6, size=5)
+    z, weights = gauss_hermite(0.0, 1.0, 40)
+    outcomes = []
+    for t in rng.normal(size=(5, 5)):
+        scales = np.concatenate([W.T @ t, np.sqrt(noise) * t])  # of the seven independent unit normals
+        log_product = np.log(weights @ np.exp(z * scales)).sum()
+        outcomes.append(equal(0.5 * t @ claim(W, noise) @ t, log_product, tol=1e-9))
+    return all_of(*outcomes)
+
+
+@formula(
+    "fa-nonidentifiable",
+    latex=r"(WQ)(WQ)^\top = WW^\top \quad \text{for } Q \in O(m)",
+    where="001 §19.2; 002, 003 Factor analysis",
+    right=lambda W, M: W @ np.linalg.qr(M)[0],
+    wrong=lambda W, M: W @ M,
+    systems=("factor-analysis", "ppca"),
+    functions=("corollary.FactorAnalysis",),
+)
+def fa_nonidentifiable(rng, claim):
+    """Rotating the factors changes the loadings but not the law of the data; other linear maps do."""
+    W, noise, X = rng.normal(size=(4, 2)), np.diag(rng.uniform(0.2, 0.6, size=4)), rng.normal(size=(6, 4))
+    other = claim(W, rng.normal(size=(2, 2)))
+    before = multivariate_normal.logpdf(X, cov=W @ W.T + noise)
+    after = multivariate_normal.logpdf(X, cov=other @ other.T + noise)
+    return all_of(equal(after, before, tol=1e-9), at_least(np.linalg.norm(other - W), 1e-3))
+
+
+def fa_posterior_right(W, noise, shifted):
+    """Posterior mean and covariance of the factors, from x - mu."""
+    gain = W.T @ np.linalg.inv(W @ W.T + np.diag(noise))
+    return gain @ shifted, np.eye(W.shape[1]) - gain @ W
+
+
+@formula(
+    "fa-posterior",
+    latex=r"\mu_{z \mid x} = W^\top(WW^\top + \Sigma)^{-1}(x - \mu), \qquad "
+    r"\Sigma_{z \mid x} = I - W^\top(WW^\top + \Sigma)^{-1}W",
+    where="001 §19.2; 002, 003 Factor analysis",
+    right=fa_posterior_right,
+    wrong=lambda W, noise, shifted: (
+        W.T @ (shifted / noise),
+        np.eye(W.shape[1]) - (W.T / noise) @ W,
+    ),
+    systems=("factor-analysis", "ppca"),
+    functions=("corollary.FactorAnalysis",),
+)
+def fa_posterior(rng, claim):
+    """Given the data the factors are Gaussian, with a mean linear in x and a covariance that ignores it.
+
+    The same follows from adding precisions: the identity from the prior, and W' Sigma^-1 W.
+    """
+    W, noise, shifted = rng.normal(size=(5, 2)), rng.uniform(0.2, 0.6, size=5), rng.normal(size=5)
+    mean, covariance = claim(W, noise, shifted)
+    precision = np.eye(2) + sum(np.outer(row, row) / v for row, v in zip(W, noise))
+    return all_of(
+        equal(covariance, np.linalg.inv(precision), tol=1e-10),
+        equal(mean, np.linalg.solve(precision, W.T @ (shifted / noise)), tol=1e-10),
+    )
+
+
+@formula(
+    "fa-zero-noise-limit",
+    latex=r"\lim_{\sigma^2 \to 0} W^\top(WW^\top + \sigma^2 I)^{-1} = W^+, \qquad \Sigma_{z \mid x} \to 0, "
+    r"\qquad W^+ = W^\top \text{ if } W^\top W = I",
+    where="001 §19.2",
+    right=np.linalg.pinv,
+    errata=(
+        Erratum(
+            "E93",
+            r"$W^+ = W^\top$ for orthogonal columns",
+            "for orthonormal columns",
+            lambda W: W.T,
+        ),
+    ),
+    systems=("ppca",),
+    functions=("corollary.ProbabilisticPCA",),
+)
+def zero_noise_limit(rng, claim):
+    """Without noise the posterior mean becomes the pseudo-inverse: the transpose only for orthonormal columns."""
+    variance = 1e-8
+    basis = orthogonal(rng, 5)[:, :2]
+    outcomes = []
+    for W in (basis, basis * [2.0, 3.0], basis * rng.uniform(1.5, 3.0, size=2)):
+        gain = W.T @ np.linalg.inv(W @ W.T + variance * np.eye(5))
+        outcomes += [equal(claim(W), gain, tol=1e-6), equal(np.eye(2) - claim(W) @ W, 0.0, tol=1e-6)]
+    return all_of(*outcomes)
+
+
+def gaussian_log_likelihood(sign):
+    """Log-likelihood of k centred samples up to a constant, with this sign before the log-determinant."""
+
+    def value(S, k, A):
+        return -k / 2 * (torch.trace(torch.linalg.solve(A, S)) + sign * torch.logdet(A))
+
+    return value
+
+
+@formula(
+    "fa-log-likelihood",
+    latex=r"\log p(X; A) = -\tfrac k2\big(\mathrm{Tr}(SA^{-1}) + \log\det A\big) + c, \qquad "
+    r"S = \tfrac1k \sum_i x_i x_i^\top, \qquad \hat A = S, \qquad \nabla_W = 2(\nabla_A)W",
+    where="000 §16; 001 §19.2; 002, 003 Factor analysis",
+    right=gaussian_log_likelihood(1.0),
+    errata=(
+        Erratum(
+            "E90",
+            r"$-\frac k2(\mathrm{Tr}(SA^{-1}) - \log\det A)$",
+            r"plus $\log\det A$",
+            gaussian_log_likelihood(-1.0),
+        ),
+    ),
+    systems=("factor-analysis", "ppca"),
+    functions=("corollary.FactorAnalysis",),
+)
+def fa_log_likelihood(rng, claim):
+    """A Gaussian sees the data through their covariance S only; S itself is the unconstrained maximum.
+
+    For loadings the chain rule doubles the gradient and multiplies it by W.
+    """
+    k, n = 20, 4
+    X, A, B = rng.normal(size=(k, n)), spd(rng, n), 3 * spd(rng, n)
+    S = torch.tensor(X.T @ X / k)
+    value = lambda M: claim(S, k, torch.tensor(M))
+    exact = [multivariate_normal.logpdf(X, cov=M).sum() for M in (A, B)]
+    peak = S.clone().requires_grad_(True)
+    (at_peak,) = torch.autograd.grad(claim(S, k, peak), peak)
+    W = torch.tensor(rng.normal(size=(n, 2)), requires_grad=True)
+    low_rank = W @ W.T + torch.eye(n, dtype=torch.float64)
+    by_W, by_A = torch.autograd.grad(claim(S, k, low_rank), (W, low_rank))
+    return all_of(
+        equal(value(A) - value(B), exact[0] - exact[1], tol=1e-8),
+        equal(at_peak, 0.0, tol=1e-9),
+        equal(by_W, 2 * by_A @ W, tol=1e-9),
+    )
+
+
+def ppca_claim(pairs_of=None, root=None, product=None, shrink=None):
+    """Maximum-likelihood loadings with as many columns as rows, S W, and the side that must equal W."""
+    pairs_of = pairs_of or (lambda X: X @ X.T / X.shape[1])
+    root = root or (lambda excess: np.sqrt(np.maximum(0, excess)))
+    product = product or (lambda W, lam: W * lam)
+    shrink = shrink or (lambda W, variance: np.linalg.inv(variance * np.eye(len(W)) + W @ W.T))
+
+    def claim(X, variance):
+        lam, U = np.linalg.eigh(pairs_of(X))
+        W = U * root(lam - variance)
+        return W, product(W, lam), (X @ X.T / X.shape[1]) @ shrink(W, variance) @ W
+
+    return claim
+
+
+@formula(
+    "fa-ppca-mle",
+    latex=r"S(\sigma^2 I + WW^\top)^{-1}W = W, \qquad w_i = \rho_i u_i, \quad "
+    r"\rho_i^2 = \max\{0, \lambda_i - \sigma^2\}, \quad Su_i = \lambda_i u_i, "
+    r"\qquad SW = W\,\mathrm{diag}(\lambda)",
+    where="000 §16; 001 §19.2; 003 Probabilistic PCA",
+    right=ppca_claim(),
+    errata=(
+        Erratum(
+            "E91",
+            r"$SW = \mathrm{diag}(\lambda)W$",
+            r"$SW = W\,\mathrm{diag}(\lambda)$",
+            ppca_claim(product=lambda W, lam: lam[:, None] * W),
+        ),
+        Erratum(
+            "E92",
+            r"$\rho_i = \max\{0, \sqrt{\lambda_i - \sigma^2}\}$",
+            r"$\sqrt{\max\{0, \lambda_i - \sigma^2\}}$",
+            ppca_claim(root=lambda excess: np.maximum(0, np.sqrt(excess))),
+        ),
+        Erratum(
+            "E94",
+            r"eigenpairs of $XX^\top$",
+            r"of $\frac1s XX^\top$",
+            ppca_claim(pairs_of=lambda X: X @ X.T),
+        ),
+        Erratum(
+            "T18",
+            r"$S(W + WW^\top)^{-1}W$",
+            r"$S(\sigma^2 I + WW^\top)^{-1}W$",
+            ppca_claim(shrink=lambda W, variance: np.linalg.pinv(W + W @ W.T)),
+        ),
+    ),
+    systems=("ppca",),
+    functions=("corollary.ProbabilisticPCA",),
+)
+def ppca_mle(rng, claim):
+    """With equal noise the best loadings are leading eigenvectors, scaled by the variance above the noise.
+
+    They are stationary and no nearby loadings have a higher likelihood.
+    """
+    n, s, variance = 4, 30, 1.0
+    X = orthogonal(rng, n) @ (np.array([[0.4], [0.7], [2.0], [3.0]]) * rng.normal(size=(n, s)))
+    S = X @ X.T / s
+
+    def log_likelihood(W):
+        C = variance * np.eye(n) + W @ W.T
+        return -0.5 * (np.trace(np.linalg.solve(C, S)) + np.linalg.slogdet(C)[1])
+
+    W, SW, fixed = claim(X, variance)
+    nearby = [log_likelihood(W + 0.05 * rng.normal(size=W.shape)) for _ in range(50)]
+    return all_of(
+        equal(S @ W, SW, tol=1e-9), equal(fixed, W, tol=1e-9), at_most(nearby, log_likelihood(W), tol=1e-12)
+    )
+
+
+@formula(
+    "vae-elbo",
+    latex=r"\log p_\theta(x) \ge \mathbb{E}_{q}[\log p_\theta(x \mid z)] - KL(q(z \mid x) \Vert p(z)) "
+    r"= \log p_\theta(x) - KL(q(z \mid x) \Vert p_\theta(z \mid x))",
+    where="000 §18.1; 001 §19.1; 002, 003 Variational autoencoders; 004 §5.2",
+    right=lambda reconstruction, divergence: reconstruction - divergence,
+    wrong=lambda reconstruction, divergence: reconstruction + divergence,
+    systems=("vae",),
+    functions=("corollary.VAE",),
+)
+def vae_elbo(rng, claim):
+    """Reconstruction minus divergence from the prior is the evidence minus divergence from the posterior.
+
+    Shown in a linear Gaussian model, where everything is known; at the exact posterior nothing is lost.
+    """
+    W, variance, x = rng.normal(size=(3, 2)), 0.5, rng.normal(size=3)
+    evidence = multivariate_normal.logpdf(x, cov=W @ W.T + variance * np.eye(3))
+    posterior_cov = np.linalg.inv(np.eye(2) + W.T @ W / variance)
+    posterior_mean = posterior_cov @ W.T @ x / variance
+    law = lambda mean, cov: MultivariateNormal(torch.tensor(mean), torch.tensor(cov))
+    outcomes = []
+    diagonal = np.diag(rng.uniform(0.2, 1.0, 2))
+    for mean, cov in ((rng.normal(size=2), diagonal), (posterior_mean, posterior_cov)):
+        z, weights = gauss_hermite(mean, cov, 3)
+        reconstruction = weights @ multivariate_normal.logpdf(x - z @ W.T, cov=variance * np.eye(3))
+        ratio = multivariate_normal.logpdf(z, mean, cov) - multivariate_normal.logpdf(z, np.zeros(2))
+        bound = claim(reconstruction, weights @ ratio)
+        lost = kl_divergence(law(mean, cov), law(posterior_mean, posterior_cov)).item()
+        outcomes += [equal(bound, evidence - lost, tol=1e-9), at_most(bound, evidence, tol=1e-9)]
+    return all_of(*outcomes, equal(bound, evidence, tol=1e-9))
+
+
+@formula(
+    "vae-reparameterisation",
+    latex=r"z = \mu + \Sigma^{1/2}\epsilon, \qquad \epsilon \sim \mathcal N(0, I) "
+    r"\qquad (\text{diagonal: } z = \mu + \sigma \odot \epsilon)",
+    where="001 §19.1; 002, 003 Variational autoencoders; 004 §5.2",
+    right=lambda mu, Sigma, eps: mu + eps @ torch.linalg.cholesky(Sigma).T,
+    wrong=lambda mu, Sigma, eps: mu + eps @ Sigma,
+    systems=("vae",),
+    functions=("corollary.VAE",),
+)
+def reparameterisation(rng, claim):
+    """Mean plus a root of the covariance times standard noise has the right law and passes gradients on."""
+    eps, weights = (torch.tensor(part) for part in gauss_hermite(np.zeros(2), np.eye(2)))
+    mu, Sigma = torch.tensor(rng.normal(size=2)), torch.tensor(spd(rng, 2))
+    z = claim(mu, Sigma, eps)
+    mean = weights @ z
+    covariance = (weights[:, None] * (z - mean)).T @ (z - mean)
+    # Gradients in one dimension, against E[sin z] = sin(mu) exp(-sigma^2 / 2).
+    m, s = (torch.tensor(float(v), dtype=torch.float64, requires_grad=True) for v in rng.uniform(0.5, 0.9, 2))
+    path = torch.sin(claim(m, (s**2).reshape(1, 1), eps[:, :1])[:, 0])
+    slopes = torch.autograd.grad(weights @ path, (m, s))
+    mv, sv = m.item(), s.item()
+    exact = np.array([np.cos(mv), -sv * np.sin(mv)]) * np.exp(-(sv**2) / 2)
+    return all_of(
+        equal(mean, mu, tol=1e-10),
+        equal(covariance, Sigma, tol=1e-10),
+        equal(torch.stack(slopes), exact, tol=1e-8),
+    )
+
+
+@formula(
+    "vae-gaussian-kl",
+    latex=r"KL\big(\mathcal N(\mu, \mathrm{diag}\,\sigma^2) \,\Vert\, \mathcal N(0, I)\big) = "
+    r"\tfrac12 \sum_i (\mu_i^2 + \sigma_i^2 - 1 - \ln\sigma_i^2)",
+    where="003 Variational autoencoders; 004 §5.2",
+    right=lambda mu, sigma: 0.5 * np.sum(mu**2 + sigma**2 - 1 - np.log(sigma**2)),
+    wrong=lambda mu, sigma: 0.5 * np.sum(mu**2 + sigma**2 - 1 - np.log(sigma)),
+    systems=("vae",),
+    functions=("corollary.VAE",),
+)
+def gaussian_kl(rng, claim):
+    """The divergence of a diagonal Gaussian from the standard one is a sum over coordinates."""
+    mu, sigma = rng.normal(size=3), rng.uniform(0.3, 0.8, size=3)
+    total = 0.0
+    for m, s in zip(mu, sigma):
+
+        def integrand(z, m=m, s=s):
+            q = np.exp(-0.5 * ((z - m) / s) ** 2) / (s * np.sqrt(2 * np.pi))
+            return q * (0.5 * z**2 - 0.5 * ((z - m) / s) ** 2 - np.log(s))
+
+        total += quadrature(integrand, m - 12 * s, m + 12 * s)
+    return equal(claim(mu, sigma), total, tol=1e-10)
