@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["gauss_hermite", "gradient", "hessian", "jacobian", "orthogonal", "quadrature", "simplex", "spd"]
+__all__ = [
+    "gauss_hermite",
+    "gaussian_kl",
+    "gradient",
+    "hessian",
+    "jacobian",
+    "orthogonal",
+    "quadrature",
+    "simplex",
+    "spd",
+]
 
 
 def jacobian(f: Callable[[np.ndarray], Any], x: Any, step: float = 1e-5) -> np.ndarray:
@@ -79,3 +89,11 @@ def gauss_hermite(mean: Any, covariance: Any, n: int = 20) -> tuple[np.ndarray, 
     z = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), axis=-1).reshape(-1, d)
     w = np.prod(np.stack(np.meshgrid(*[weights] * d, indexing="ij"), axis=-1).reshape(-1, d), axis=1)
     return mean + z @ np.linalg.cholesky(covariance).T, w
+
+
+def gaussian_kl(mean: Any, covariance: Any, other_mean: Any, other_covariance: Any) -> float:
+    """KL divergence of the first Gaussian from the second, in closed form."""
+    shift = np.asarray(other_mean) - mean
+    ratio = np.linalg.solve(other_covariance, covariance)
+    distance = shift @ np.linalg.solve(other_covariance, shift)
+    return 0.5 * float(np.trace(ratio) + distance - len(shift) - np.linalg.slogdet(ratio)[1])

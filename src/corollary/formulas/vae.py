@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.stats import multivariate_normal
-from torch.distributions import MultivariateNormal, kl_divergence
 
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
-from corollary.formulas.tools import gauss_hermite, orthogonal, quadrature, spd
+from corollary.formulas.tools import gauss_hermite, gaussian_kl, orthogonal, quadrature, spd
 
 
 @formula(
@@ -105,7 +104,7 @@ def fa_posterior(rng, claim):
     functions=("corollary.ProbabilisticPCA",),
 )
 def zero_noise_limit(rng, claim):
-    """Without noise the posterior mean becomes the pseudo-inverse: the transpose only for orthonormal columns."""
+    """Without noise the posterior mean is the pseudo-inverse, the transpose only for orthonormal columns."""
     variance = 1e-8
     basis = orthogonal(rng, 5)[:, :2]
     outcomes = []
@@ -253,7 +252,6 @@ def vae_elbo(rng, claim):
     evidence = multivariate_normal.logpdf(x, cov=W @ W.T + variance * np.eye(3))
     posterior_cov = np.linalg.inv(np.eye(2) + W.T @ W / variance)
     posterior_mean = posterior_cov @ W.T @ x / variance
-    law = lambda mean, cov: MultivariateNormal(torch.tensor(mean), torch.tensor(cov))
     outcomes = []
     diagonal = np.diag(rng.uniform(0.2, 1.0, 2))
     for mean, cov in ((rng.normal(size=2), diagonal), (posterior_mean, posterior_cov)):
@@ -261,7 +259,7 @@ def vae_elbo(rng, claim):
         reconstruction = weights @ multivariate_normal.logpdf(x - z @ W.T, cov=variance * np.eye(3))
         ratio = multivariate_normal.logpdf(z, mean, cov) - multivariate_normal.logpdf(z, np.zeros(2))
         bound = claim(reconstruction, weights @ ratio)
-        lost = kl_divergence(law(mean, cov), law(posterior_mean, posterior_cov)).item()
+        lost = gaussian_kl(mean, cov, posterior_mean, posterior_cov)
         outcomes += [equal(bound, evidence - lost, tol=1e-9), at_most(bound, evidence, tol=1e-9)]
     return all_of(*outcomes, equal(bound, evidence, tol=1e-9))
 
