@@ -304,7 +304,7 @@ def reparameterisation(rng, claim):
     systems=("vae",),
     functions=("corollary.VAE",),
 )
-def gaussian_kl(rng, claim):
+def latent_divergence(rng, claim):
     """The divergence of a diagonal Gaussian from the standard one is a sum over coordinates."""
     mu, sigma = rng.normal(size=3), rng.uniform(0.3, 0.8, size=3)
     total = 0.0
