@@ -8,6 +8,12 @@ from math import factorial
 import numpy as np
 from scipy import special, stats
 
+from corollary.formulas._analysis_tools import (
+    convex_function,
+    count_minimisers,
+    is_convex_on_grid,
+    smoothness_class,
+)
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import gradient, hessian, orthogonal, quadrature, simplex, spd
 
@@ -99,19 +105,6 @@ def holder(rng, claim):
     return all_of(*outcomes)
 
 
-def _convex_function(rng, d=1):
-    """A random smooth convex function of the last axis, and its gradient."""
-    A, b, q = rng.normal(size=(5, d)), rng.normal(size=5), rng.uniform(0.3, 1)
-
-    def f(x):
-        return special.logsumexp(x @ A.T + b, axis=-1) + q / 2 * (x**2).sum(-1)
-
-    def g(x):
-        return special.softmax(x @ A.T + b, axis=-1) @ A + q * x
-
-    return f, g
-
-
 @formula(
     "analysis-jensen",
     latex=r"f \text{ convex}: \quad f\Big(\sum_i \lambda_i x_i\Big) \le \sum_i \lambda_i f(x_i),"
@@ -130,7 +123,7 @@ def _convex_function(rng, d=1):
 )
 def jensen(rng, claim):
     """A convex function of a mean is at most the mean of the function; concave ones turn it round."""
-    f, _ = _convex_function(rng, 3)
+    f, _ = convex_function(rng, 3)
     w, x = simplex(rng, 100, 4), rng.normal(size=(100, 4, 3))
     smaller, larger = claim(f(np.einsum("ni,nid->nd", w, x)), (w * f(x)).sum(-1))
     y = rng.exponential(size=(100, 4))
@@ -150,7 +143,7 @@ def jensen(rng, claim):
 )
 def convex_set_and_function(rng, claim):
     """A convex set holds its chords, and a convex function lies below its own."""
-    f, _ = _convex_function(rng, 2)
+    f, _ = convex_function(rng, 2)
     x, y = rng.normal(size=(2, 200, 2)) * 2
     lam = rng.random(200)
     middle = y + lam[:, None] * (x - y)
@@ -174,7 +167,7 @@ def convex_set_and_function(rng, claim):
 )
 def convex_first_order(rng, claim):
     """A differentiable function is convex exactly if it lies above each of its tangents."""
-    f, g = _convex_function(rng, 3)
+    f, g = convex_function(rng, 3)
     x, y = rng.normal(size=(2, 200, 3)) * 2
     near = x + 1e-4 * (y - x)
     gap = f(y) - claim(f(x), g(x), g(y), y - x)
@@ -207,14 +200,10 @@ def convex_second_order(rng, claim):
     chords = {name: f[:-2:2] + f[2::2] - 2 * f[1:-1:2] for name, (f, _, _) in cases.items()}
     truth = [chord.min() >= -EXACT for chord in chords.values()]
     said = [claim(first, second) for _, first, second in cases.values()]
-    f, g = _convex_function(rng, 3)
+    f, g = convex_function(rng, 3)
     point = rng.normal(size=3)
     many = claim(g(point), np.linalg.eigvalsh(hessian(f, point)))
     return all_of(equal(said, truth, tol=0.1), equal(many, True, tol=0.1))
-
-
-def _is_convex_on_grid(values):
-    return bool((values[:-2] + values[2:] - 2 * values[1:-1]).min() >= -1e-9)
 
 
 @formula(
@@ -228,7 +217,7 @@ def _is_convex_on_grid(values):
 def convex_closure_rules(rng, claim):
     """Non-negative sums, maxima and rising convex functions of convex functions stay convex."""
     x = np.linspace(-2, 2, 201)
-    f = _convex_function(rng)[0](x[:, None])
+    f = convex_function(rng)[0](x[:, None])
     a, b, c = rng.uniform(0.5, 2, size=3)
     bowl, steep = x**2 - c, a * x**4
     # per case: the values, the weights of the sum, whether the outer function rises
@@ -241,16 +230,8 @@ def convex_closure_rules(rng, claim):
         (bowl**2, (1,), False),  # the square falls on the negative axis
         (np.exp(-a * bowl), (1,), False),
     ]
-    truth = [_is_convex_on_grid(values) for values, _, _ in cases]
+    truth = [is_convex_on_grid(values) for values, _, _ in cases]
     return equal([claim(weights, rising) for _, weights, rising in cases], truth, tol=0.1)
-
-
-def _count_minimisers(f):
-    """0, 1 or infinity (two or more), by comparing a grid with one twice as wide."""
-    narrow, wide = f(np.linspace(-20, 20, 4001)), f(np.linspace(-40, 40, 8001))
-    if wide.min() < narrow.min():
-        return 0.0
-    return 1.0 if np.sum(wide == wide.min()) == 1 else np.inf
 
 
 @formula(
@@ -283,9 +264,9 @@ def convex_minima(rng, claim):
         (lambda x: a * x, False, False),
     ]
     bounds = np.array([claim(strict, coercive) for _, strict, coercive in cases], dtype=float)
-    counts = np.array([_count_minimisers(f) for f, _, _ in cases])
+    counts = np.array([count_minimisers(f) for f, _, _ in cases])
     inside = (bounds[:, 0] <= counts) & (counts <= bounds[:, 1])
-    f, g = _convex_function(rng, 2)
+    f, g = convex_function(rng, 2)
     x = rng.normal(size=(5, 2)) * 3
     for _ in range(400):
         x = x - 0.05 * g(x)
@@ -334,7 +315,7 @@ def convex_strong(rng, claim):
 def convex_strong_monotone(rng, claim):
     """The gradient of a strongly convex function turns the way one walks, at the rate mu at least."""
     mu = rng.uniform(0.3, 0.8)
-    f, g = _convex_function(rng, 3)
+    f, g = convex_function(rng, 3)
     x, y = rng.normal(size=(2, 100, 3))
     gap = mu * ((x - y) ** 2).sum(-1)
     return all_of(
@@ -365,15 +346,6 @@ def lipschitz_function(rng, claim):
     )
 
 
-def _smoothness_class(f):
-    """Whether f on [0, 1] is C1, Lipschitz, uniformly continuous, judged by two grids."""
-    coarse, fine = f(np.linspace(0, 1, 2**8 + 1)), f(np.linspace(0, 1, 2**14 + 1))
-    jump = [np.abs(np.diff(v)).max() for v in (coarse, fine)]
-    steepest = [jump[0] * 2**8, jump[1] * 2**14]
-    bend = [np.abs(np.diff(v, 2)).max() * n for v, n in ((coarse, 2**8), (fine, 2**14))]
-    return bend[1] < 0.2 * bend[0], steepest[1] < 2 * steepest[0], jump[1] < 0.2 * jump[0]
-
-
 def _chain(c1, lipschitz, uniform):
     return (not c1 or lipschitz) and (not lipschitz or uniform)
 
@@ -398,7 +370,7 @@ def lipschitz_inclusions(rng, claim):
         lambda x: a * np.sqrt(x),
         lambda x: a * (x > c),
     ]
-    seen = {tuple(bool(v) for v in _smoothness_class(f)) for f in examples}
+    seen = {tuple(bool(v) for v in smoothness_class(f)) for f in examples}
     patterns = [tuple(bool(k & bit) for bit in (4, 2, 1)) for k in range(8)]
     return equal([claim(*pattern) for pattern in patterns], [p in seen for p in patterns], tol=0.1)
 
@@ -491,7 +463,7 @@ def smooth_quadratic_upper_bound(rng, claim):
 )
 def smooth_integral_identity(rng, claim):
     """What a function exceeds its tangent by is the gradient's change, summed along the segment."""
-    f, g = _convex_function(rng, 3)
+    f, g = convex_function(rng, 3)
     x, y = rng.normal(size=(2, 3))
     integral = quadrature(lambda s: claim(g(y + s[:, None] * (x - y)), g(y), x - y), 0, 1, 60)
     return equal(integral, f(x) - f(y) - g(y) @ (x - y), tol=1e-9)
@@ -590,7 +562,7 @@ def strong_convexity_implies_pl(rng, claim):
     H, centre, x = spd(rng, 4, mu, 6), rng.normal(size=4), rng.normal(size=(200, 4)) * 2
     gap = 0.5 * np.einsum("ni,ij,nj->n", x - centre, H, x - centre)
     flat = np.linalg.eigh(H)[1][:, 0]
-    f, g = _convex_function(rng, 2)  # strongly convex after adding mu / 2 |x|^2
+    f, g = convex_function(rng, 2)  # strongly convex after adding mu / 2 |x|^2
     z, best = rng.normal(size=(100, 2)), np.zeros(2)
     for _ in range(500):
         best = best - 0.05 * (g(best) + mu * best)

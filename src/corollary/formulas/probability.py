@@ -4,11 +4,20 @@ Most checks enumerate a random finite law; densities are integrated by quadratur
 """
 
 from itertools import product
-from math import factorial
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special, stats
 
+from corollary.formulas._probability_tools import (
+    best_mixture,
+    exact_tails,
+    finite_mgf,
+    gaussian_bump,
+    iid_law,
+    is_product,
+    mixed_derivative,
+    table_covariance,
+)
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import gauss_hermite, gradient, quadrature, simplex, spd
 
@@ -61,20 +70,12 @@ def bayes_rule(rng, claim):
     return equal(claim(likelihood, prior), counts / counts.sum(axis=0), tol=EXACT)
 
 
-def _covariance(joint, x, y):
-    return x @ joint @ y - (joint.sum(1) @ x) * (joint.sum(0) @ y)
-
-
-def _is_product(joint):
-    return bool(np.allclose(joint, np.outer(joint.sum(1), joint.sum(0)), rtol=0, atol=1e-12))
-
-
 @formula(
     "prob-independence",
     latex=r"X \perp Y \iff P(X, Y) = P(X)\, P(Y); \qquad X \perp Y \Rightarrow \mathrm{Cov}(X, Y) = 0",
     where="000 §1; 001 §1",
-    right=lambda joint, x, y: _is_product(joint),
-    wrong=lambda joint, x, y: abs(_covariance(joint, x, y)) < 1e-12,
+    right=lambda joint, x, y: is_product(joint),
+    wrong=lambda joint, x, y: abs(table_covariance(joint, x, y)) < 1e-12,
 )
 def independence(rng, claim):
     """Independence is a joint law equal to the product of its marginals; uncorrelated alone is weaker."""
@@ -86,7 +87,7 @@ def independence(rng, claim):
     tables = (separate, squared, mixed)
     return all_of(
         equal([claim(t, x, x) for t in tables], [True, False, False], tol=0.1),
-        equal([_covariance(separate, x, x), _covariance(squared, x, x)], 0.0, tol=EXACT),
+        equal([table_covariance(separate, x, x), table_covariance(squared, x, x)], 0.0, tol=EXACT),
     )
 
 
@@ -318,21 +319,13 @@ def mgf_definition(rng, claim):
     return equal(mean, np.prod((np.exp(t * high) - np.exp(t * low)) / (t * (high - low))), tol=1e-10)
 
 
-def _mixed_derivative(M, orders):
-    """Derivative at zero by Cauchy's formula on a torus: exact but for rounding."""
-    circle = np.exp(2j * np.pi * np.arange(32) / 32)
-    grid = np.stack(np.meshgrid(circle, circle, indexing="ij"), axis=-1)
-    coefficient = (np.fft.fft2(M(grid)) / 32**2)[orders]
-    return coefficient.real * factorial(orders[0]) * factorial(orders[1])
-
-
 @formula(
     "prob-mgf-moments",
     latex=r"\mathbb{E}[X_1^{k_1} \cdots X_n^{k_n}] = \left."
     r" \frac{\partial^{k_1 + \dots + k_n} M_X}{\partial t_1^{k_1} \cdots \partial t_n^{k_n}} \right|_{t=0}",
     where="000 §16; 003 Background",
-    right=_mixed_derivative,
-    wrong=lambda M, orders: _mixed_derivative(lambda t: np.log(M(t)), orders),
+    right=mixed_derivative,
+    wrong=lambda M, orders: mixed_derivative(lambda t: np.log(M(t)), orders),
 )
 def mgf_moments(rng, claim):
     """Every mixed moment is a derivative of the generating function at zero (of its log: a cumulant)."""
@@ -367,13 +360,9 @@ def mgf_uniqueness(rng, claim):
     return equal(claim(support, t, np.exp(np.outer(t, sample)).mean(axis=1)), masses, tol=1e-8)
 
 
-def _mgf(p, x, t):
-    return np.exp(np.outer(t, x)) @ p
-
-
 def _mgf_of_sum(joint, x, y, a, b, t):
-    factors = _mgf(joint.sum(1), x, a * t) * _mgf(joint.sum(0), y, b * t)
-    return factors if _is_product(joint) else np.full_like(factors, np.nan)
+    factors = finite_mgf(joint.sum(1), x, a * t) * finite_mgf(joint.sum(0), y, b * t)
+    return factors if is_product(joint) else np.full_like(factors, np.nan)
 
 
 @formula(
@@ -381,13 +370,17 @@ def _mgf_of_sum(joint, x, y, a, b, t):
     latex=r"X_i \text{ independent} \ \Rightarrow\ M_{\sum_i a_i X_i}(t) = \prod_i M_{X_i}(a_i t)",
     where="000, 001 §1; 000 §16; 002, 003 Background",
     right=_mgf_of_sum,
-    wrong=lambda joint, x, y, a, b, t: a * _mgf(joint.sum(1), x, t) * b * _mgf(joint.sum(0), y, t),
+    wrong=lambda joint, x, y, a, b, t: (
+        a * finite_mgf(joint.sum(1), x, t) * b * finite_mgf(joint.sum(0), y, t)
+    ),
     errata=(
         Erratum(
             "E7",
             r"$M_{X+Y} = M_X M_Y$ for any $X, Y$",
             r"only for independent $X, Y$",
-            lambda joint, x, y, a, b, t: _mgf(joint.sum(1), x, a * t) * _mgf(joint.sum(0), y, b * t),
+            lambda joint, x, y, a, b, t: (
+                finite_mgf(joint.sum(1), x, a * t) * finite_mgf(joint.sum(0), y, b * t)
+            ),
         ),
     ),
 )
@@ -428,7 +421,7 @@ def mgf_bernoulli_binomial_poisson(rng, claim):
     t, p, n, rate = np.linspace(-1, 1, 5), rng.uniform(0.1, 0.4), 6, rng.uniform(0.5, 3)
     k = np.arange(80)
     pmfs = [stats.bernoulli(p).pmf(k), stats.binom(n, p).pmf(k), stats.poisson(rate).pmf(k)]
-    return equal(claim(t, p, n, rate), [_mgf(pmf, k, t) for pmf in pmfs], tol=1e-9)
+    return equal(claim(t, p, n, rate), [finite_mgf(pmf, k, t) for pmf in pmfs], tol=1e-9)
 
 
 @formula(
@@ -501,23 +494,19 @@ def sum_density(rng, claim):
     )
 
 
-def _gaussian_exponent(x, mu, Sigma):
-    return np.exp(-0.5 * np.einsum("ni,ni->n", x - mu, np.linalg.solve(Sigma, (x - mu).T).T))
-
-
 @formula(
     "dist-gaussian",
     latex=r"\mathcal{N}(x; \mu, \Sigma) = \frac{1}{\sqrt{(2\pi)^d \det\Sigma}}"
     r" \exp\!\Big(-\tfrac12 (x - \mu)^\top \Sigma^{-1} (x - \mu)\Big)",
     where="000, 001 §1; 002 Distributions; 003 Background",
-    right=lambda x, mu, S: _gaussian_exponent(x, mu, S) / np.sqrt(np.linalg.det(2 * np.pi * S)),
-    wrong=lambda x, mu, S: _gaussian_exponent(x, mu, S) / np.sqrt(2 * np.pi * np.linalg.det(S)),
+    right=lambda x, mu, S: gaussian_bump(x, mu, S) / np.sqrt(np.linalg.det(2 * np.pi * S)),
+    wrong=lambda x, mu, S: gaussian_bump(x, mu, S) / np.sqrt(2 * np.pi * np.linalg.det(S)),
     errata=(
         Erratum(
             "T10",
             r"normaliser $\frac{1}{(2\pi)^d \det\Sigma}$",
             r"its square root, $\frac{1}{\sqrt{(2\pi)^d \det\Sigma}}$",
-            lambda x, mu, S: _gaussian_exponent(x, mu, S) / np.linalg.det(2 * np.pi * S),
+            lambda x, mu, S: gaussian_bump(x, mu, S) / np.linalg.det(2 * np.pi * S),
         ),
     ),
     systems=("gaussian-mixture",),
@@ -648,11 +637,6 @@ def exponential_family(rng, claim):
     )
 
 
-def _tails(p, deviation):
-    """P(D >= d) for every value d of D, and the values: rows are laws."""
-    return (p[:, None, :] * (deviation[:, None, :] >= deviation[:, :, None])).sum(-1), deviation
-
-
 @formula(
     "ineq-chebyshev",
     latex=r"P(|X - \mu| \ge \epsilon) \le \frac{\sigma^2}{\epsilon^2}",
@@ -664,7 +648,7 @@ def chebyshev(rng, claim):
     """A variable is rarely many standard deviations from its mean; three-point laws reach the bound."""
     p, x = simplex(rng, 200, 6), rng.normal(size=(200, 6))
     mean = (p * x).sum(1, keepdims=True)
-    tail, eps = _tails(p, np.abs(x - mean))
+    tail, eps = exact_tails(p, np.abs(x - mean))
     variance = (p * (x - mean) ** 2).sum(1, keepdims=True)
     eps_tight = rng.uniform(1, 3)
     mass = rng.uniform(0.1, 0.9)  # half of it at -eps, half at +eps, the rest at 0
@@ -759,32 +743,19 @@ def union_bound(rng, claim):
     return all_of(*outcomes, equal(claim(disjoint), 1.0, tol=EXACT))
 
 
-def _best_mixture(law):
-    """The mixture of binomials closest to the law of the number of ones among n."""
-    n, z = len(law) - 1, np.linspace(0, 1, 201)
-    k = np.arange(n + 1)[:, None]
-    components = special.comb(n, k) * z**k * (1 - z) ** (n - k)
-    return components @ optimize.nnls(components, law)[0]
-
-
-def _iid(law):
-    n = len(law) - 1
-    return stats.binom(n, law @ np.arange(n + 1) / n).pmf(np.arange(n + 1))
-
-
 @formula(
     "thm-de-finetti",
     latex=r"P(x_1, \dots, x_N) = \int \prod_{i=1}^N p(x_i \mid z)\, p(z)\, dz"
     r" \quad \text{if the sequence is exchangeable without end}",
     where="000 §16.3; 004 §3.2 (exchangeability)",
-    right=lambda law, endless: _best_mixture(law) if endless else np.full_like(law, np.nan),
-    wrong=lambda law, endless: _iid(law) if endless else np.full_like(law, np.nan),
+    right=lambda law, endless: best_mixture(law) if endless else np.full_like(law, np.nan),
+    wrong=lambda law, endless: iid_law(law) if endless else np.full_like(law, np.nan),
     errata=(
         Erratum(
             "E8",
             r"every finite exchangeable sample is a mixture of i.i.d. samples",
             r"the sample must extend to an infinite exchangeable sequence",
-            lambda law, endless: _best_mixture(law),
+            lambda law, endless: best_mixture(law),
         ),
     ),
     systems=("plsa", "lda"),
