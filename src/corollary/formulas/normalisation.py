@@ -74,10 +74,8 @@ def layer(rng, claim):
 )
 def weight(rng, claim):
     """Weight normalisation splits length from direction, so the direction's gradient is orthogonal to it."""
-    v, g, x = (
-        torch.tensor(a, requires_grad=True)
-        for a in (2 * rng.normal(size=5), rng.uniform(1, 2), rng.normal(size=5))
-    )
+    v = torch.tensor(2 * rng.normal(size=5), requires_grad=True)
+    g, x = torch.tensor(rng.uniform(1, 2)), torch.tensor(rng.normal(size=5))
     w = claim(v, g)
     (slope,) = torch.autograd.grad(torch.tanh(w @ x), v, retain_graph=True)
     reference = g * F.normalize(v, dim=0)
@@ -101,8 +99,8 @@ def scale_invariance(rng, claim):
     X, target = torch.tensor(rng.normal(size=(8, 4))), torch.tensor(rng.normal(size=(8, 3)))
     W, c = rng.normal(size=(3, 4)), rng.uniform(2, 5)
     layers = {
-        "batch": lambda A: F.batch_norm(X @ A.T, None, None, training=True, eps=0.0),
-        "layer": lambda A: F.layer_norm(X @ A.T, (3,), eps=0.0),
+        "batch": lambda A: F.batch_norm(X @ A.T, None, None, training=True, eps=1e-15),
+        "layer": lambda A: F.layer_norm(X @ A.T, (3,), eps=1e-15),
         "weight": lambda A: X @ (A / A.norm(dim=1, keepdim=True)).T,
     }
     outcomes = []
