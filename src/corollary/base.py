@@ -215,6 +215,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return X in the canonical form of the estimator's input kind."""
         if self.input == "table":
             options = {"dtype": (np.float64, np.float32), **self._checks}
+            if not reset:  # a single row may be asked about
+                options.pop("ensure_min_samples", None)
             return validate_data(self, _to_numpy(X), reset=reset, **options)
         return _BORDERS[self.input](X, type(self).__name__, **self._checks)
 
