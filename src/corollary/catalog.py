@@ -57,14 +57,15 @@ TABLE = """
 # connectionism
 hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
 # linear
-pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 # completion
-als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
 # mixtures
-gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers
+# graphs
+gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
+# generative
+vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 """
 
 _ALL: tuple[Entry, ...] = tuple(_entries())

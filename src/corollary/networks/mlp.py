@@ -32,6 +32,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Classifier, Data, GradientTrained, Regressor, as_tensor
+from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
 from corollary.nn.normalisation import NORMS, norm
@@ -176,6 +177,10 @@ class _BaseMLP(GradientTrained):
         self.residual = residual
         self.training = training
         self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"hidden_layer_sizes": (8,), "training": Training(epochs=60, learning_rate=1e-2)}
 
     def _module(self) -> MLP:
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)
