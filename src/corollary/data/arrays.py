@@ -31,13 +31,24 @@ def as_array(values: Any) -> np.ndarray:
 
 def read_npy(path: Path) -> np.ndarray:
     """Return the array of a ``.npy`` file; one of Python objects is refused, since reading it runs code."""
-    return _checked(_opened(path), path)
+    mapped = path.stat().st_size > _MAPPED
+    try:
+        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except Exception as error:  # whatever the bytes make NumPy raise
+        raise _unreadable(path.name, error) from error
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a ``.npz`` file by name."""
-    with _opened(path) as archive:
-        return {key: _checked(lambda key=key: archive[key], path, key) for key in archive.files}
+    arrays, key = {}, ""
+    with path.open("rb") as handle:
+        try:
+            with np.load(handle, allow_pickle=False) as archive:
+                for key in archive.files:
+                    arrays[key] = archive[key]
+        except Exception as error:  # whatever the bytes make NumPy or zipfile raise
+            raise _unreadable(f"{path.name}[{key!r}]" if key else path.name, error) from error
+    return arrays
 
 
 def sparse_from(arrays: dict[str, np.ndarray]) -> Any:
@@ -66,25 +77,10 @@ def concatenated(X: np.ndarray, lengths: np.ndarray, owner: str) -> list[np.ndar
     return np.split(X, np.cumsum(lengths)[:-1]) if lengths.size else []
 
 
-def _opened(path: Path) -> Any:
-    mapped = "r" if path.suffix == ".npy" and path.stat().st_size > _MAPPED else None
-    try:
-        return np.load(path, mmap_mode=mapped, allow_pickle=False)
-    except Exception as error:  # whatever the bytes make NumPy or zipfile raise
-        raise _unreadable(path, error) from error
-
-
-def _checked(get: Any, path: Path, key: str = "") -> np.ndarray:
-    try:
-        return get() if callable(get) else get
-    except Exception as error:
-        raise _unreadable(path, error, key) from error
-
-
-def _unreadable(path: Path, error: Exception, key: str = "") -> ValueError:
-    name = f"{path.name}[{key!r}]" if key else path.name
-    if "allow_pickle" in str(error):
+def _unreadable(name: str, error: Exception) -> ValueError:
+    if "Object arrays" in str(error):
         must = f"{name} must be an array of numbers or strings"
         do = "Save it with a numeric dtype; one array per key for examples of different lengths."
         return errors.value("load", must, "an array of Python objects, which only pickle can read", do)
-    return errors.value("load", f"{name} must be a NumPy file", f"{type(error).__name__}: {error}"[:200])
+    got = "other bytes" if "pickle" in str(error) else f"{type(error).__name__}: {error}"[:200]
+    return errors.value("load", f"{name} must be a NumPy file", got)

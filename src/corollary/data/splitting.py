@@ -56,7 +56,7 @@ def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dat
 def _shuffled(n: int, test: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     if n < 2:
         raise errors.value("split", "there must be two examples or more to divide", n)
-    held = min(max(round(test * n), 1), n - 1)
+    held = min(max(int(test * n + 0.5), 1), n - 1)
     order = rng.permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
 

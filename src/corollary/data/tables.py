@@ -126,7 +126,6 @@ def _parse(text: str, separator: str, name: str) -> Any:
             names=names,
             index_col=False,
             low_memory=False,
-            float_precision="round_trip",
         )
     except (ValueError, OverflowError) as error:  # ParserError is a ValueError
         raise errors.value("load", f"{name} must be a table of one row per line", _short(error)) from error

@@ -20,6 +20,13 @@ _TOPICS = {
 }
 
 
+_PLAIN = "a pickle must hold only arrays, sparse matrices, dictionaries and lists"
+
+
+class Refused(pickle.UnpicklingError):
+    """A pickle asks for something else than arrays."""
+
+
 class ArrayUnpickler(pickle.Unpickler):
     """Reads pickles of arrays, sparse matrices, dictionaries and lists, and refuses all else."""
 
@@ -39,14 +46,18 @@ class ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return a class of the short list."""
         if (module, name) not in self._allowed:
-            must = "a pickle must hold only arrays, sparse matrices, dictionaries and lists"
-            raise errors.value("load", must, f"{module}.{name}")
+            raise Refused(f"{module}.{name}")
         return super().find_class(*self._allowed[module, name])
 
 
 def unpickle(raw: bytes) -> Any:
     """Load a pickle that Python 2 wrote, of arrays only."""
-    return ArrayUnpickler(io.BytesIO(raw), encoding="latin1").load()
+    try:
+        return ArrayUnpickler(io.BytesIO(raw), encoding="latin1").load()
+    except Refused as error:
+        raise errors.value("load", _PLAIN, error) from error
+    except Exception as error:  # whatever damaged bytes make pickle raise
+        raise errors.value("load", _PLAIN, f"{type(error).__name__}: {error}"[:160]) from error
 
 
 def cora(files: Members) -> Fields:

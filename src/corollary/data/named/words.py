@@ -43,7 +43,7 @@ def articles(text: str) -> list[str]:
     r"""Cut a WikiText file where a title of the first level stands between blank lines.
 
     >>> [len(a) for a in articles(" \n = One = \n \n Words \n \n = Two = \n \n More \n")]
-    [23, 19]
+    [24, 19]
     """
     starts = [m.start() for m in _ARTICLE.finditer(text) if _blank_around(text, m.start(), m.end())]
     cuts = [0, *starts[1:], len(text)]
