@@ -226,7 +226,7 @@ def alternating_sgd(rng, claim):
     functions=("corollary.metrics.jensen_shannon", "corollary.metrics.wasserstein"),
 )
 def jsd_saturation(rng, claim):
-    """Between separate laws the Jensen-Shannon divergence is flat; the transport distance still has a slope."""
+    """Between separate laws the Jensen-Shannon divergence is flat; the transport distance has a slope."""
     outcomes = []
     for shift in rng.choice([-1.0, 1.0], size=6) * rng.uniform(0.1, 5.0, size=6):
         p, q = np.eye(2)

@@ -1,0 +1,573 @@
+"""Diffusion models and score matching, in DDPM notation: beta is a variance, alpha = 1 - beta.
+
+The barred alpha, the product of all alphas so far, is called ``kept`` here: the share of the data's
+variance that is left. Notes 004 write alpha and beta for the roots of these.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from corollary.formulas.record import Erratum, all_of, at_most, equal, exponent, formula
+from corollary.formulas.tools import gauss_hermite, gaussian_kl, gradient, quadrature
+
+
+def random_schedule(rng, T):
+    """Noise variances of T steps, and the share of the data's variance kept after each."""
+    betas = rng.uniform(0.05, 0.5, size=T)
+    return betas, np.cumprod(1 - betas)
+
+
+def two_bumps(rng):
+    """Weights, means and standard deviations of a mixture of two Gaussians."""
+    w, means = rng.uniform(0.3, 0.7), np.array([-1.5, 1.0]) + 0.3 * rng.normal(size=2)
+    return np.array([w, 1 - w]), means, rng.uniform(0.3, 0.6, size=2)
+
+
+@formula(
+    "diff-forward",
+    latex=r"q(x_t \mid x_{t-1}) = \mathcal N\big(\sqrt{1 - \beta_t}\,x_{t-1},\, \beta_t I\big)",
+    where="001 §19.5; 003 Diffusion models; 004 §5.4",
+    right=lambda beta: (np.sqrt(1 - beta), beta),
+    wrong=lambda beta: (1 - beta, beta),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def forward(rng, claim):
+    """Each step shrinks the signal and adds noise so that unit variance is kept.
+
+    Two steps are one step with a larger beta. In notes 004 the roots of the two factors are named.
+    """
+    first, second = rng.uniform(0.05, 0.6, size=2)
+    (a, v), (b, w) = claim(first), claim(second)
+    joint = claim(1 - (1 - first) * (1 - second))
+    eps, weights = gauss_hermite(0.0, 1.0, 3)
+    x = np.concatenate([a * sign + np.sqrt(v) * eps[:, 0] for sign in (-1.0, 1.0)])  # data are fair signs
+    return all_of(
+        equal(np.tile(weights / 2, 2) @ x**2, 1.0, tol=1e-12),
+        equal([b * a, b**2 * v + w], joint, tol=1e-12),
+    )
+
+
+@formula(
+    "diff-shortcut",
+    latex=r"q(x_t \mid x_0) = \mathcal N\big(\sqrt{\bar\alpha_t}\,x_0,\, (1 - \bar\alpha_t) I\big), \qquad "
+    r"\bar\alpha_t = \prod_{i \le t}(1 - \beta_i)",
+    where="001 §19.5; 003 Diffusion models; 004 §5.4",
+    right=lambda betas: (np.sqrt(np.prod(1 - betas)), 1 - np.prod(1 - betas)),
+    errata=(
+        Erratum(
+            "T16",
+            r"$\alpha_t$ where $\bar\alpha_t$ is meant",
+            r"$\bar\alpha_t = \prod_{i \le t} \alpha_i$",
+            lambda betas: (np.sqrt(1 - betas[-1]), betas[-1]),
+        ),
+    ),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def shortcut(rng, claim):
+    """Any number of steps is one Gaussian step, with the product of the single shares."""
+    betas, _ = random_schedule(rng, 8)
+    scale, variance = 1.0, 0.0
+    for beta in betas:
+        scale, variance = np.sqrt(1 - beta) * scale, (1 - beta) * variance + beta
+    return equal(claim(betas), [scale, variance], tol=1e-12)
+
+
+@formula(
+    "diff-limit",
+    latex=r"x_t \mid x_0 \to \mathcal N(0, I) \iff \bar\alpha_t \to 0 \iff \sum_t \beta_t = \infty",
+    where="003 Diffusion models; 004 §5.4",
+    right=lambda decay: decay <= 1,
+    wrong=lambda decay: decay <= 0.5,
+    errata=(
+        Erratum(
+            "E102",
+            r"$\bar\alpha_t \to 0$ is taken for granted, and $\lim_t \beta_t = 0$ asked for",
+            r"$\sum_t \beta_t = \infty$ (and every $\beta_t$ small, for a Gaussian reverse step)",
+            lambda decay: decay > 0,
+        ),
+    ),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def limit(rng, claim):
+    """The signal is forgotten exactly if the noise variances have an infinite sum.
+
+    For variances falling like a power of time that is a power of at most one.
+    """
+    t = np.arange(1, 20_001.0)
+    size = float(rng.uniform(0.2, 0.6))
+    verdicts, truth = [], []
+    for decay in (0.0, 0.4, 0.8, 1.0, 1.4, 2.0):
+        log_kept = np.cumsum(np.log1p(-size / t**decay))[[199, 1999, 19_999]]
+        earlier, later = -np.diff(log_kept)  # the loss per tenfold time: it must not die out
+        verdicts.append(claim(decay))
+        truth.append(later > 0.7 * earlier)
+    return equal(verdicts, truth, tol=0.1)
+
+
+def posterior_moments(xt, x0, beta, kept_before):
+    """Mean and variance of x_{t-1} given x_t and x_0, by the noise that x_t implies."""
+    kept = (1 - beta) * kept_before
+    noise = (xt - np.sqrt(kept) * x0) / np.sqrt(1 - kept)
+    mean = (xt - beta / np.sqrt(1 - kept) * noise) / np.sqrt(1 - beta)
+    return mean, (1 - kept_before) / (1 - kept) * beta
+
+
+@formula(
+    "diff-posterior",
+    latex=r"q(x_{t-1} \mid x_t, x_0) = \mathcal N(\tilde\mu_t, \tilde\beta_t I), \quad "
+    r"\tilde\mu_t = \frac{1}{\sqrt{\alpha_t}}\Big(x_t - \frac{1 - \alpha_t}{\sqrt{1 - \bar\alpha_t}}"
+    r"\epsilon_t\Big), \quad \epsilon_t = \frac{x_t - \sqrt{\bar\alpha_t}x_0}{\sqrt{1 - \bar\alpha_t}}, "
+    r"\quad \tilde\beta_t = \frac{1 - \bar\alpha_{t-1}}{1 - \bar\alpha_t}\beta_t",
+    where="003 Diffusion models",
+    right=lambda *given: (*posterior_moments(*given), True),
+    wrong=lambda xt, x0, beta, kept: (posterior_moments(xt, x0, beta, kept)[0], beta, True),
+    errata=(
+        Erratum(
+            "E103",
+            "only approximately Gaussian",
+            "exactly Gaussian",
+            lambda *given: (*posterior_moments(*given), False),
+        ),
+    ),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def posterior(rng, claim):
+    """Given both ends, the step back is Gaussian, exactly: a product of two Gaussian densities."""
+    x0, xt = rng.normal(size=2)
+    beta, kept = rng.uniform(0.05, 0.5), rng.uniform(0.1, 0.9)
+    mean, variance, exact = claim(xt, x0, beta, kept)
+    x = np.linspace(-12, 12, 4001)
+    log_product = norm.logpdf(x, np.sqrt(kept) * x0, np.sqrt(1 - kept))
+    log_product += norm.logpdf(xt, np.sqrt(1 - beta) * x, np.sqrt(beta))
+    log_product -= logsumexp(log_product) + np.log(x[1] - x[0])
+    p = np.exp(log_product) * (x[1] - x[0])
+    true_mean = p @ x
+    true_variance = p @ (x - true_mean) ** 2
+    gap = np.abs(log_product - norm.logpdf(x, true_mean, np.sqrt(true_variance)))
+    return all_of(
+        equal([mean, variance], [true_mean, true_variance], tol=1e-9),
+        equal(exact, gap[np.abs(x) < 6].max() < 1e-8, tol=0.1),
+    )
+
+
+@formula(
+    "diff-reverse-model",
+    latex=r"p_\theta(x_{t-1} \mid x_t) = \mathcal N(\mu_\theta(x_t, t), \Sigma), \qquad "
+    r"\mu_\theta = \frac{1}{\sqrt{\alpha_t}}\Big(x_t - \frac{1 - \alpha_t}{\sqrt{1 - \bar\alpha_t}}"
+    r"\epsilon_\theta(x_t, t)\Big)",
+    where="001 §19.5; 003 Diffusion models; 004 §5.4",
+    right=lambda xt, eps, beta, kept: (xt - beta / np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
+    wrong=lambda xt, eps, beta, kept: (xt - np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def reverse_model(rng, claim):
+    """The learned step back subtracts the predicted noise; the best prediction makes it the conditional mean.
+
+    For Gaussian data both are linear, and follow from the joint covariance of two successive states.
+    """
+    data, xt = float(rng.uniform(0.2, 3.0)), rng.normal(size=5)
+    beta, before = rng.uniform(0.05, 0.5), rng.uniform(0.1, 0.9)
+    kept = (1 - beta) * before
+    # Coordinates: data, noise up to t - 1, noise of step t; the states are linear in them.
+    previous = np.array([np.sqrt(before * data), np.sqrt(1 - before), 0.0])
+    current = np.sqrt(1 - beta) * previous + [0.0, 0.0, np.sqrt(beta)]
+    noise = (current - [np.sqrt(kept * data), 0.0, 0.0]) / np.sqrt(1 - kept)
+    best_noise = (noise @ current) / (current @ current) * xt
+    expected = (previous @ current) / (current @ current) * xt
+    return equal(claim(xt, best_noise, beta, kept), expected, tol=1e-12)
+
+
+@formula(
+    "diff-variational-bound",
+    latex=r"-\log p_\theta(x_0) \le \mathbb{E}_q\Big[KL(q(x_T \mid x_0) \Vert p(x_T)) + "
+    r"\sum_{t \ge 2} KL(q(x_{t-1} \mid x_t, x_0) \Vert p_\theta(x_{t-1} \mid x_t)) - "
+    r"\log p_\theta(x_0 \mid x_1)\Big]",
+    where="003 Diffusion models",
+    right=lambda prior, transitions, reconstruction: prior + np.sum(transitions) + reconstruction,
+    wrong=lambda prior, transitions, reconstruction: np.sum(transitions) + reconstruction,
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def variational_bound(rng, claim):
+    """The bound for a chain splits into a divergence at the end, one per step, and a reconstruction."""
+    T, x0 = 3, 1.5 + rng.random()
+    betas, kept = random_schedule(rng, T)
+    slopes, offsets, spreads = rng.uniform(0.6, 1.0, T), 0.2 * rng.normal(size=T), rng.uniform(0.2, 0.6, T)
+    ends = [gauss_hermite(np.sqrt(k) * x0, 1 - k, 4) for k in kept]  # q(x_t | x_0), t = 1..T
+    prior = gaussian_kl([np.sqrt(kept[-1]) * x0], [[1 - kept[-1]]], [0.0], [[1.0]])
+    transitions = []
+    for t in range(1, T):
+        terms = []
+        for xt in ends[t][0][:, 0]:
+            mean, variance = posterior_moments(xt, x0, betas[t], kept[t - 1])
+            terms.append(gaussian_kl([mean], [[variance]], [slopes[t] * xt + offsets[t]], [[spreads[t]]]))
+        transitions.append(ends[t][1] @ terms)
+    back = lambda t, x, given: norm.logpdf(x, slopes[t] * given + offsets[t], np.sqrt(spreads[t]))
+    bound = claim(prior, transitions, -ends[0][1] @ back(0, x0, ends[0][0][:, 0]))
+    # The same bound unsplit: the mean over whole paths of log q(path | x_0) - log p(x_0, path).
+    eps, weights = gauss_hermite(np.zeros(T), np.eye(T), 3)
+    path, log_ratio = [np.full(len(eps), x0)], np.zeros(len(eps))
+    for t in range(T):
+        mean = np.sqrt(1 - betas[t]) * path[-1]
+        path.append(mean + np.sqrt(betas[t]) * eps[:, t])
+        log_ratio += norm.logpdf(path[-1], mean, np.sqrt(betas[t])) - back(t, path[-2], path[-1])
+    log_ratio -= norm.logpdf(path[-1])
+    mean, variance = 0.0, 1.0
+    for t in reversed(range(T)):
+        mean, variance = slopes[t] * mean + offsets[t], slopes[t] ** 2 * variance + spreads[t]
+    return all_of(
+        equal(bound, weights @ log_ratio, tol=1e-9), at_most(-norm.logpdf(x0, mean, np.sqrt(variance)), bound)
+    )
+
+
+def loss_term(beta, before, gap, alpha=True):
+    """Weight of the squared error of the noise in the bound."""
+    kept = (1 - beta) * before
+    tilde = (1 - before) / (1 - kept) * beta
+    return beta**2 * gap / (2 * ((1 - beta) if alpha else 1) * (1 - kept) * tilde)
+
+
+@formula(
+    "diff-loss-term",
+    latex=r"L_t = \frac{\lVert\tilde\mu_t - \mu_\theta\rVert^2}{2\tilde\beta_t} = "
+    r"\frac{(1 - \alpha_t)^2}{2\alpha_t(1 - \bar\alpha_t)\tilde\beta_t}"
+    r"\lVert\epsilon - \epsilon_\theta\rVert^2",
+    where="003 Diffusion models",
+    right=loss_term,
+    wrong=lambda beta, before, gap: loss_term(beta, before, gap, alpha=False),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def diffusion_loss_term(rng, claim):
+    """Each divergence of the bound is a weighted squared error of the predicted noise."""
+    beta, before = rng.uniform(0.05, 0.5), rng.uniform(0.1, 0.9)
+    kept = (1 - beta) * before
+    x0, eps, guess = rng.normal(size=(3, 4))
+    xt = np.sqrt(kept) * x0 + np.sqrt(1 - kept) * eps
+    guessed_x0 = (xt - np.sqrt(1 - kept) * guess) / np.sqrt(kept)
+    mean, variance = posterior_moments(xt, x0, beta, before)
+    guessed_mean, _ = posterior_moments(xt, guessed_x0, beta, before)
+    divergence = gaussian_kl(mean, variance * np.eye(4), guessed_mean, variance * np.eye(4))
+    return equal(claim(beta, before, np.sum((eps - guess) ** 2)), divergence, tol=1e-10)
+
+
+@formula(
+    "diff-simple-loss",
+    latex=r"\mathbb{E}_{t, x_0, \epsilon}\big\lVert\epsilon - \epsilon_\theta\big(\sqrt{\bar\alpha_t}\,x_0 + "
+    r"\sqrt{1 - \bar\alpha_t}\,\epsilon,\, t\big)\big\rVert^2",
+    where="001 §19.5; 003 Diffusion models; 004 §5.4",
+    right=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + np.sqrt(1 - kept) * eps)) ** 2,
+    wrong=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + (1 - kept) * eps)) ** 2,
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def simple_loss(rng, claim):
+    """Regress the noise on the noisy state: its conditional mean is best, and linear for Gaussian data."""
+    data, mean = float(rng.uniform(0.2, 3.0)), float(rng.normal())
+    nodes, weights = gauss_hermite([mean, 0.0], np.diag([data, 1.0]), 4)
+    x0, eps = nodes.T
+    outcomes = []
+    for kept in rng.uniform(0.1, 0.9, size=4):
+        centre = np.sqrt(kept) * mean
+        loss = [weights @ claim(lambda x, c=c, m=centre: c * (x - m), kept, x0, eps) for c in (-1, 0, 1)]
+        best = (loss[0] - loss[2]) / (2 * (loss[0] - 2 * loss[1] + loss[2]))  # vertex of the parabola
+        # Conditional mean at one state, by Bayes on a grid of noise values.
+        e, xt = np.linspace(-9, 9, 2001), centre + 1.0
+        like = norm.pdf(e) * norm.pdf(xt - np.sqrt(1 - kept) * e, centre, np.sqrt(kept * data))
+        outcomes.append(equal(best, (like @ e) / like.sum(), tol=1e-8))
+    return all_of(*outcomes)
+
+
+def sampling_step(x, eps, beta, kept, sigma, z, power=1.0):
+    """One step back; the coefficient of the noise is beta^power over the root of 1 - kept."""
+    return (x - beta**power / np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta) + sigma * z
+
+
+@formula(
+    "diff-sampling",
+    latex=r"x_{t-1} = \frac{1}{\sqrt{\alpha_t}}\Big(x_t - \frac{\beta_t}{\sqrt{1 - \bar\alpha_t}}"
+    r"\epsilon_\theta(x_t, t)\Big) + \sigma_t z, "
+    r"\qquad x_T \sim \mathcal N(0, I), \; z = 0 \text{ at } t = 1",
+    where="003 Diffusion models; 004 §5.4",
+    right=sampling_step,
+    errata=(
+        Erratum(
+            "E100",
+            r"$\frac{\beta_t}{\bar\beta_t}$ in the notation of 004",
+            r"$\frac{\beta_t^2}{\bar\beta_t}$ in that notation",
+            lambda *given: sampling_step(*given, power=0.5),
+        ),
+    ),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def sampling(rng, claim):
+    """From pure noise, remove predicted noise and add a little back at every step: the data's law comes out.
+
+    With the exact predictor of Gaussian data every variance on the way is known.
+    """
+    T, data = 1000, float(rng.uniform(0.1, 0.5))
+    betas = np.linspace(1e-4, 0.02, T)
+    kept = np.cumprod(1 - betas)
+    before = np.append(1.0, kept[:-1])
+    spread = kept * data + 1 - kept  # variance of x_t
+    predictor = np.sqrt(1 - kept) / spread  # E[noise | x_t] per unit of x_t
+    sigma = np.sqrt(betas * (1 - before) / (1 - kept))
+    gain = claim(np.ones(T), predictor, betas, kept, sigma, 0.0)
+    added = claim(np.zeros(T), 0.0, betas, kept, sigma, 1.0)
+    variance = 1.0
+    for t in reversed(range(T)):
+        variance = gain[t] ** 2 * variance + (added[t] ** 2 if t else 0.0)
+    # The exact step keeps the true variances if the noise has the true conditional variance.
+    earlier = before * data + 1 - before
+    conditional = earlier - (1 - betas) * earlier**2 / spread
+    # sigma ignores the spread of the data: with a thousand steps the result is off by about 1%.
+    return all_of(
+        equal(np.sqrt(variance / data), 1.0, tol=0.04),
+        equal(gain**2 * spread + conditional, earlier, tol=1e-10),
+    )
+
+
+@formula(
+    "diff-sigma",
+    latex=r"\sigma_t^2 \in \Big\{\beta_t,\; \frac{1 - \bar\alpha_{t-1}}{1 - \bar\alpha_t}\beta_t\Big\} "
+    r"\;\hat=\; \Big\{\beta_t^2,\; \frac{\bar\beta_{t-1}^2}{\bar\beta_t^2}\beta_t^2\Big\} \text{ in 004}",
+    where="003 Diffusion models; 004 §5.4",
+    right=lambda b, bar, bar_before: (b**2, b**2 * bar_before**2 / bar**2),
+    errata=(
+        Erratum(
+            "E101",
+            r"$\sigma_t^2 \in \{\beta_t, \bar\beta_t\}$ in the notation of 004",
+            r"$\{\beta_t^2, \beta_t^2\bar\beta_{t-1}^2/\bar\beta_t^2\}$",
+            lambda b, bar, bar_before: (b, bar),
+        ),
+    ),
+    systems=("ddpm",),
+    functions=("corollary.DDPM",),
+)
+def reverse_variance(rng, claim):
+    """The two usual noise levels are the exact ones for data of unit variance and for a single data point.
+
+    The claim takes the roots, as notes 004 write them.
+    """
+    beta, before = rng.uniform(0.01, 0.5), rng.uniform(0.05, 0.95)
+    kept = (1 - beta) * before
+    exact = []
+    for data in (1.0, 0.0):
+        previous = np.array([np.sqrt(before * data), np.sqrt(1 - before), 0.0])
+        current = np.sqrt(1 - beta) * previous + [0.0, 0.0, np.sqrt(beta)]
+        left = previous - (previous @ current) / (current @ current) * current  # residual of the regression
+        exact.append(left @ left)
+    return equal(claim(np.sqrt(beta), np.sqrt(1 - kept), np.sqrt(1 - before)), exact, tol=1e-12)
+
+
+@formula(
+    "score-definition",
+    latex=r"\nabla_x \log p(x) = \frac{\nabla p(x)}{p(x)}",
+    where="003 Score-based models",
+    right=lambda density, slope: slope / density,
+    wrong=lambda density, slope: slope,
+    systems=("score",),
+    functions=("corollary.ScoreModel",),
+)
+def score_definition(rng, claim):
+    """The score is the slope of the log-density, so an unknown normaliser drops out."""
+    W, x = rng.normal(size=(4, 3)), rng.normal(size=3)
+    energy = lambda z: 0.5 * np.sum(z**2) + np.sum(np.cos(W @ z))
+    scores = []
+    for normaliser in (1.0, 7.3):
+        density = lambda z, n=normaliser: np.exp(-energy(z)) / n
+        scores.append(claim(density(x), gradient(density, x)))
+    return equal(scores, np.tile(gradient(lambda z: -energy(z), x), (2, 1)), tol=1e-6)
+
+
+@formula(
+    "score-fisher-divergence",
+    latex=r"\mathbb{E}_p\lVert\nabla\log p - s_\theta\rVert^2 = "
+    r"\mathbb{E}_p\big[\lVert s_\theta\rVert^2 + 2\,\mathrm{Tr}(\nabla s_\theta)\big] + C, \qquad "
+    r"C = \mathbb{E}_p\lVert\nabla\log p\rVert^2",
+    where="003 Score-based models",
+    right=lambda square, trace: square + 2 * trace,
+    wrong=lambda square, trace: square + trace,
+    systems=("score",),
+    functions=("corollary.ScoreModel",),
+)
+def fisher_divergence(rng, claim):
+    """Integration by parts trades the unknown score for the divergence of the model's.
+
+    Checked for a linear model on Gaussian data, and for a curved one on a mixture.
+    """
+    M, precision = rng.normal(size=(3, 3)), np.diag(rng.uniform(0.5, 2.0, size=3))
+    x, weights = gauss_hermite(np.zeros(3), np.linalg.inv(precision), 3)
+    model, true = x @ M.T, -x @ precision
+    direct = weights @ np.sum((true - model) ** 2, axis=1)
+    traded = weights @ claim(np.sum(model**2, axis=1), np.trace(M)) + weights @ np.sum(true**2, axis=1)
+    w, means, stds = two_bumps(rng)
+
+    def parts(z):
+        bumps = w[:, None] * norm.pdf(z, means[:, None], stds[:, None])
+        slope = np.sum(-(z - means[:, None]) / stds[:, None] ** 2 * bumps, axis=0)
+        return bumps.sum(0), slope / bumps.sum(0)
+
+    def integrands(z):
+        p, score = parts(z)
+        s = np.tanh(z)
+        return p * np.stack([(score - s) ** 2, claim(s**2, 1 - s**2) + score**2])
+
+    curved = quadrature(integrands, -8, 8)
+    return all_of(equal(traded, direct, tol=1e-9), equal(curved[1], curved[0], tol=1e-7))
+
+
+@formula(
+    "score-sliced",
+    latex=r"\mathbb{E}[vv^\top] = I: \; \mathbb{E}_p\mathbb{E}_v\big[(v^\top s)^2 + 2v^\top\nabla s\,v\big]"
+    r" = \mathbb{E}_p\big[\lVert s\rVert^2 + 2\,\mathrm{Tr}(\nabla s)\big]",
+    where="003 Score-based models",
+    right=lambda d: np.array(list(product([-1.0, 1.0], repeat=d))),
+    errata=(
+        Erratum(
+            "E104",
+            r"$v$ uniform on the unit sphere, without the factor $d$",
+            r"$\mathbb{E}[vv^\top] = I$: Gaussian or random signs",
+            lambda d: np.array(list(product([-1.0, 1.0], repeat=d))) / np.sqrt(d),
+        ),
+    ),
+    systems=("score",),
+    functions=("corollary.ScoreModel",),
+)
+def sliced(rng, claim):
+    """Random directions with identity covariance estimate the objective without bias.
+
+    The claim lists equally likely directions; unit vectors would give only 1/d of the objective.
+    """
+    d = 4
+    M, N = rng.normal(size=(2, d, d))
+    V = claim(d)
+    full, slices = [], []
+    for x in rng.normal(size=(10, d)) - 1.0:
+        s = M @ np.tanh(N @ x)
+        slope = M @ ((1 - np.tanh(N @ x) ** 2)[:, None] * N)
+        full.append(s @ s + 2 * np.trace(slope))
+        slices.append(np.mean((V @ s) ** 2 + 2 * np.einsum("ki,ij,kj->k", V, slope, V)))
+    return equal(slices, full, tol=1e-9)
+
+
+def annealed_objective(smoothed, levels, weights, model, noisy=True):
+    """Weighted Fisher divergences of the model from the data smoothed at each noise level."""
+
+    def divergence(sigma):
+        p, score = smoothed(sigma if noisy else 0.0)
+        return quadrature(lambda x: p(x) * (score(x) - model(x, sigma)) ** 2, -12, 12)
+
+    return sum(weight * divergence(sigma) for sigma, weight in zip(levels, weights))
+
+
+@formula(
+    "score-annealed",
+    latex=r"\sum_i \lambda(i)\,\mathbb{E}_{p_{\sigma_i}}\lVert\nabla\log p_{\sigma_i}(x) - s_\theta\rVert^2, "
+    r"\qquad p_\sigma = p * \mathcal N(0, \sigma^2 I)",
+    where="003 Score-based models",
+    right=annealed_objective,
+    wrong=lambda *given: annealed_objective(*given, noisy=False),
+    systems=("score",),
+    functions=("corollary.ScoreModel",),
+)
+def annealed(rng, claim):
+    """One model learns the scores of the data blurred at many noise levels.
+
+    Up to a constant this is denoising: predicting the added noise from the noisy point.
+    """
+    w, means, stds = two_bumps(rng)
+    levels, weights = np.array([0.4, 0.8, 1.6]), rng.uniform(0.5, 2.0, size=3)
+
+    def smoothed(sigma):
+        spread = np.sqrt(stds**2 + sigma**2)[:, None]
+        bumps = lambda x: w[:, None] * norm.pdf(x, means[:, None], spread)
+        score = lambda x: np.sum(-(x - means[:, None]) / spread**2 * bumps(x), axis=0) / bumps(x).sum(0)
+        return (lambda x: bumps(x).sum(0)), score
+
+    models = [lambda x, sigma: -x / (1 + sigma), lambda x, sigma: -0.3 * x + np.sin(x) / (1 + sigma)]
+
+    def denoising(model):
+        total = 0.0
+        for sigma, weight in zip(levels, weights):
+            for share, mean, std in zip(w, means, stds):
+                nodes, mass = gauss_hermite([mean, 0.0], np.diag([std**2, 1.0]), 30)
+                clean, eps = nodes.T
+                total += weight * share * mass @ (model(clean + sigma * eps, sigma) + eps / sigma) ** 2
+        return total
+
+    objective = [claim(smoothed, levels, weights, model) for model in models]
+    return equal(objective[0] - objective[1], denoising(models[0]) - denoising(models[1]), tol=1e-6)
+
+
+@formula(
+    "langevin-ula",
+    latex=r"x_{t+1} \sim \mathcal N\big(x_t + \eta\nabla\log p(x_t),\, 2\eta I\big)",
+    where="003 Score-based models",
+    right=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(2 * eta) * z,
+    wrong=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(eta) * z,
+    systems=("langevin", "score"),
+    functions=("corollary.bayes.ULA",),
+)
+def ula(rng, claim):
+    """Gradient steps with noise of twice their size sample the density as the step goes to zero.
+
+    For a standard normal the stationary variance is 1 / (1 - eta / 2); for any density one step keeps
+    every mean to second order in the step.
+    """
+    eta = float(rng.uniform(0.05, 0.5))
+    gain = claim(1.0, lambda x: -x, eta, 0.0)
+    kick = claim(0.0, lambda x: -x, eta, 1.0)
+    x = np.linspace(-4, 4, 801)
+    shape = np.exp(-(x**4) / 2 + x**2 + 0.3 * x)
+    weights = shape / shape.sum()
+    z, mass = gauss_hermite(0.0, 1.0, 30)
+    steps = np.array([0.02, 0.01, 0.005])
+    changes = []
+    for step in steps:
+        moved = claim(x[:, None], lambda y: -2 * y**3 + 2 * y + 0.3, step, z[:, 0])
+        changes.append(abs(weights @ (np.cos(moved) @ mass - np.cos(x))))
+    return all_of(
+        equal(kick**2 / (1 - gain**2), 1 / (1 - eta / 2), tol=1e-10), exponent(steps, changes, 2.0, tol=0.25)
+    )
+
+
+@formula(
+    "sde-forward-reverse",
+    latex=r"dx = f\,dt + g\,dW \quad\text{reverses to}\quad "
+    r"dx = \big[f - g^2\nabla\log p_t\big]dt + g\,d\bar W",
+    where="003 Score-based models",
+    right=lambda f, g, score: f - g**2 * score,
+    wrong=lambda f, g, score: f - 0.5 * g**2 * score,
+    systems=("score",),
+    functions=("corollary.ScoreModel",),
+)
+def forward_reverse(rng, claim):
+    """Run backwards, a diffusion is a diffusion again, with the score in its drift.
+
+    The marginals of a noised mixture solve the Fokker-Planck equation of the reversed process.
+    """
+    w, means, stds = (torch.tensor(part) for part in two_bumps(rng))
+    g = float(rng.uniform(0.5, 1.5))
+    x = torch.linspace(-3, 3, 41, dtype=torch.float64).requires_grad_(True)
+    t = torch.full_like(x, float(rng.uniform(0.2, 1.0))).requires_grad_(True)
+    # dx = -x / 2 dt + g dW turns each bump into a Gaussian again.
+    fade = torch.exp(-t / 2)[:, None]
+    variance = fade**2 * stds**2 + g**2 * (1 - fade**2)
+    p = (w * torch.exp(-((x[:, None] - fade * means) ** 2) / (2 * variance)) / variance.sqrt()).sum(1)
+    slope = lambda y, by: torch.autograd.grad(y.sum(), by, create_graph=True)[0]
+    p_x = slope(p, x)
+    flow = slope(claim(-x / 2, g, p_x / p) * p, x)
+    return equal(-slope(p, t), flow + 0.5 * g**2 * slope(p_x, x), tol=1e-10)
