@@ -303,7 +303,8 @@ def _stacked(first, second, x):
 @formula(
     "rnn-bidirectional-deep",
     latex=r"\tilde z^t = \phi(\tilde U\tilde z^{t+1} + \tilde V x^t),\quad"
-    r"y^t = \psi(W z^t + \tilde W\tilde z^t); \qquad z^{t,l} = \phi(U^l z^{t-1,l} + V^l z^{t,l-1}),\quad z^{t,0} = x^t",
+    r"y^t = \psi(W z^t + \tilde W\tilde z^t); \qquad"
+    r"z^{t,l} = \phi(U^l z^{t-1,l} + V^l z^{t,l-1}),\quad z^{t,0} = x^t",
     where="001 §13.1; 002, 003 Recurrent networks",
     right=lambda a, b, x: (_both_ways(a, b, x), _stacked(a, b, x)),
     wrong=lambda a, b, x: (_both_ways_forward_twice(a, b, x), _stacked(a, b, x)),
