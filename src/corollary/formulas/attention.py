@@ -81,7 +81,7 @@ def scaled_dot_product(rng, claim):
 
 @formula(
     "att-single-head",
-    latex=r"\text{rows: } \mathrm{softmax}\Big(\frac{QK^\top}{\sqrt d}\Big)V; \qquad"
+    latex=r"\text{rows: } \mathrm{softmax}\Big(\frac{QK^\top}{\sqrt d}\Big)V; \qquad "
     r"\text{columns: } V\,\mathrm{softmax}\Big(\frac{Q^\top K}{\sqrt k}\Big)^\top",
     where="002, 003 Attention; 004 §5.1",
     right=lambda Q, K, V: V @ softmax(Q.T @ K / np.sqrt(len(Q)), axis=1).T,
@@ -167,7 +167,7 @@ def _masked(X, memory, U_Q, U_K, U_V, causal, blank=-np.inf):
 
 @formula(
     "att-mask-and-cross",
-    latex=r"\text{causal: } s_{tt'} = -\infty \text{ for } t' > t; \qquad"
+    latex=r"\text{causal: } s_{tt'} = -\infty \text{ for } t' > t; \qquad "
     r"\text{cross: } Q = X_{\mathrm{dec}}U_Q,\ K = X_{\mathrm{enc}}U_K,\ V = X_{\mathrm{enc}}U_V",
     where="002, 003 Attention",
     right=_masked,
@@ -397,7 +397,7 @@ def _mask_tokens(tokens, mask, vocabulary, rng, shares=(0.8, 0.1)):
 
 @formula(
     "bert-masking",
-    latex=r"\text{predict } 15\% \text{ of the tokens}: \quad"
+    latex=r"\text{predict } 15\% \text{ of the tokens}: \quad "
     r"80\% \text{ of them [MASK]},\ 10\% \text{ random},\ 10\% \text{ unchanged}",
     where="001 §15.2; 002, 003 Transformers",
     right=_mask_tokens,
@@ -431,7 +431,7 @@ def bert_masking(rng, claim):
     functions=("corollary.ELMo",),
 )
 def elmo_mixture(rng, claim):
-    """A word's embedding mixes the states of all layers, with task weights that are positive and sum to one."""
+    """A word embedding mixes the states of all layers by task weights that are positive and sum to one."""
     L, d = 2, 8
     states, w, gamma = rng.normal(size=(2 * L + 1, d)), rng.normal(size=2 * L + 1), rng.uniform(0.5, 2)
     mixed = claim(states, w, gamma) / gamma

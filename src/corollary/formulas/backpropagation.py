@@ -158,7 +158,7 @@ def _relu_derivatives_always_on(W, x):
 
 @formula(
     "bp-relu-derivatives",
-    latex=r"\frac{\partial (Wx)_{+,k}}{\partial W_{ij}} = 1[w_i^\top x > 0]\,x_j\,\delta_{ik}, \qquad"
+    latex=r"\frac{\partial (Wx)_{+,k}}{\partial W_{ij}} = 1[w_i^\top x > 0]\,x_j\,\delta_{ik}, \qquad "
     r"\frac{\partial (Wx)_{+,i}}{\partial x_j} = 1[w_i^\top x > 0]\,W_{ij}",
     where="002 Derivatives, Rectified units",
     right=_relu_derivatives,
@@ -196,8 +196,8 @@ def _mlp_gradients_slope(W, beta, x, y):
 
 @formula(
     "bp-one-hidden-mlp",
-    latex=r"\psi = \beta^\top\sigma(Wx):\quad"
-    r"\frac{\partial\ell}{\partial\beta_j} = (\psi - y)\,\sigma(w_j^\top x),\quad"
+    latex=r"\psi = \beta^\top\sigma(Wx):\quad "
+    r"\frac{\partial\ell}{\partial\beta_j} = (\psi - y)\,\sigma(w_j^\top x),\quad "
     r"\frac{\partial\ell}{\partial w_{ji}} = (\psi - y)\,\beta_j"
     r"\,\sigma(w_j^\top x)\,\sigma(-w_j^\top x)\,x_i",
     where="004 §4",

@@ -124,7 +124,7 @@ def shift_equivariance(rng, claim):
 
 @formula(
     "conv-fourier",
-    latex=r"(\mathcal F f)(u) = \int f(t)\,e^{-2\pi i u t}\,dt, \qquad"
+    latex=r"(\mathcal F f)(u) = \int f(t)\,e^{-2\pi i u t}\,dt, \qquad "
     r"\mathcal F(f * h) = \mathcal F f \cdot \mathcal F h",
     where="001 §12.1; 002, 003 Convolution",
     right=lambda f_hat, h_hat: f_hat * h_hat,
@@ -300,7 +300,7 @@ def half_full_padding(rng, claim):
 
 @formula(
     "conv-receptive-set",
-    latex=r"\mathcal I_i = \{j : w_{ij} \ne 0\} \text{ for } x^l = W^l x^{l-1}: \qquad"
+    latex=r"\mathcal I_i = \{j : w_{ij} \ne 0\} \text{ for } x^l = W^l x^{l-1}: \qquad "
     r"\frac{\partial x_i^l}{\partial x_j^{l-1}} = 0 \text{ for } j \notin \mathcal I_i",
     where="001 §12.5; 002, 003 Convolution",
     right=lambda W: W != 0,
@@ -381,7 +381,7 @@ def _shift_indices(n):
 @formula(
     "conv-backprop-kernel",
     latex=r"y = x * w:\quad \frac{\partial\mathcal R}{\partial w_i} = \sum_k \delta_k\,x_{k-i}"
-    r" = (\delta * \mathrm{rot180}(x))_i, \qquad"
+    r" = (\delta * \mathrm{rot180}(x))_i, \qquad "
     r"\frac{\partial\mathcal R}{\partial x_j} = \sum_k \delta_k\,w_{k-j}",
     where="001 §12.5",
     right=lambda delta, x: delta @ x[_shift_indices(len(x)) % len(x)],

@@ -16,8 +16,8 @@ def _standardise(z, axis, delta, ddof=0):
 
 @formula(
     "norm-batch",
-    latex=r"\mu_j = \frac{1}{|B|}\sum_i z_{ij},\quad \sigma_j^2 = \frac{1}{|B|}\sum_i(z_{ij} - \mu_j)^2,\quad"
-    r"\hat z_{ij} = \gamma_j\,\frac{z_{ij} - \mu_j}{\sqrt{\sigma_j^2 + \delta}} + \beta_j",
+    latex=r"\mu_j = \frac{1}{|B|}\sum_i z_{ij},\quad \sigma_j^2 = \frac{1}{|B|}\sum_i(z_{ij} - \mu_j)^2,"
+    r"\quad \hat z_{ij} = \gamma_j\,\frac{z_{ij} - \mu_j}{\sqrt{\sigma_j^2 + \delta}} + \beta_j",
     where="000 §13.8; 002, 003 Normalisation",
     right=lambda z, gamma, beta, delta: gamma * _standardise(z, 0, delta) + beta,
     wrong=lambda z, gamma, beta, delta: gamma * _standardise(z, 0, delta, ddof=1) + beta,
@@ -47,7 +47,7 @@ def batch(rng, claim):
 
 @formula(
     "norm-layer",
-    latex=r"x' = \gamma\,\frac{x - \mu}{\sigma} + \beta, \qquad"
+    latex=r"x' = \gamma\,\frac{x - \mu}{\sigma} + \beta, \qquad "
     r"\mu = \frac1m\sum_j x_j,\quad \sigma^2 = \frac1m\sum_j(x_j - \mu)^2",
     where="002, 003 Normalisation; 004 §5.1",
     right=lambda x, gamma, beta, delta: gamma * _standardise(x, 1, delta) + beta,
@@ -117,7 +117,7 @@ def scale_invariance(rng, claim):
 
 @formula(
     "res-block",
-    latex=r"g(x) = x + f(x):\ J_g = I + J_f; \qquad Wx + f(x):\ W + J_f; \qquad"
+    latex=r"g(x) = x + f(x):\ J_g = I + J_f; \qquad Wx + f(x):\ W + J_f; \qquad "
     r"(x, f(x)):\ \begin{pmatrix} I \\ J_f\end{pmatrix}",
     where="002, 003 Residual networks",
     right=lambda J, W: (np.eye(len(J)) + J, W + J, np.vstack([np.eye(len(J)), J])),

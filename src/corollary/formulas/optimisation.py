@@ -67,7 +67,7 @@ def gradient_descent(rng, claim):
 
 @formula(
     "opt-expected-gradient",
-    latex=r"\nabla\,\mathbb E[\ell(\theta)] = \mathbb E[\nabla\ell(\theta)], \qquad"
+    latex=r"\nabla\,\mathbb E[\ell(\theta)] = \mathbb E[\nabla\ell(\theta)], \qquad "
     r"\mathbb E\Big[\frac1r\sum_{i \in B}\nabla\ell_i\Big] = \nabla\Big(\frac1n\sum_i\ell_i\Big)",
     where="000 §13.1; 002, 003 Optimisation",
     right=lambda gradients, n: gradients.mean(0),
@@ -113,7 +113,7 @@ def newton(rng, claim):
 @formula(
     "opt-second-order-step",
     latex=r"\mathcal R(\theta - \eta g) \approx \mathcal R - \eta\lVert g\rVert^2"
-    r" + \tfrac{\eta^2}{2}\,g^\top H g:\quad"
+    r" + \tfrac{\eta^2}{2}\,g^\top H g:\quad "
     r"\text{no progress once } \tfrac\eta2\,g^\top H g \ge \lVert g\rVert^2",
     where="000 §13.4",
     right=lambda R, g, H, eta: R - eta * g @ g + eta**2 / 2 * g @ H @ g,
@@ -173,7 +173,7 @@ def descent_lemma(rng, claim):
 
 @formula(
     "opt-step-size",
-    latex=r"\eta = \tfrac1L \text{ converges}, \qquad \eta \ge \tfrac2L \text{ does not}, \qquad"
+    latex=r"\eta = \tfrac1L \text{ converges}, \qquad \eta \ge \tfrac2L \text{ does not}, \qquad "
     r"\eta^* = \frac{2}{\mu + L} = \arg\min_\eta\max_{\lambda \in [\mu, L]}\lvert 1 - \eta\lambda\rvert",
     where="000 §13.3; 001 §2, §11.3; 004 §4.2",
     right=lambda mu, L: (1 / L, 2 / (mu + L)),
@@ -366,7 +366,7 @@ def _heavy_ball_printed(gradients, eta, beta):
 
 @formula(
     "opt-heavy-ball",
-    latex=r"x_{k+1} = x_k - \eta\nabla f(x_k) + \beta(x_k - x_{k-1}):\quad"
+    latex=r"x_{k+1} = x_k - \eta\nabla f(x_k) + \beta(x_k - x_{k-1}):\quad "
     r"x_{t+1} - x_t = -\eta\sum_{k \le t}\beta^{t-k}\nabla f(x_k) \to -\frac{\eta}{1 - \beta}\nabla f",
     where="001 §11.3; 002, 003 Optimisation; 004 §4.2",
     right=_heavy_ball,
@@ -428,7 +428,7 @@ def nesterov(rng, claim):
 @formula(
     "nesterov-rates",
     latex=r"f_k - f^* \le L\Big(1 - \frac{1}{\sqrt\kappa}\Big)^k\lVert x_0 - x^*\rVert^2"
-    r"\ \Big(\beta = \tfrac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\Big); \qquad"
+    r"\ \Big(\beta = \tfrac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\Big); \qquad "
     r"\text{convex: } f_t - f^* \le \frac{2L\lVert x_0 - x^*\rVert^2}{(t+1)^2}",
     where="000 §13.3; 002, 003 Optimisation",
     right=lambda L, kappa, k: (L * (1 - 1 / np.sqrt(kappa)) ** k, 2 * L / (k + 1) ** 2),
@@ -461,7 +461,7 @@ def nesterov_rates(rng, claim):
 
 @formula(
     "opt-sgd",
-    latex=r"f = \frac1n\sum_i f_i:\quad \mathbb E\,\nabla f_I = \nabla f,\quad"
+    latex=r"f = \frac1n\sum_i f_i:\quad \mathbb E\,\nabla f_I = \nabla f,\quad "
     r"V = \frac1n\sum_i\lVert\nabla f_i - \nabla f\rVert^2,\quad \text{batch of } r: V/r",
     where="002, 003 SGD; 004 §4.2",
     right=lambda each, r: (each.mean(0), ((each - each.mean(0)) ** 2).sum(1).mean() / r),
@@ -506,7 +506,7 @@ def sgd_one_step(rng, claim):
 
 @formula(
     "opt-robbins-monro",
-    latex=r"\sum_t\alpha_t = \infty, \quad \sum_t\alpha_t^2 < \infty: \qquad"
+    latex=r"\sum_t\alpha_t = \infty, \quad \sum_t\alpha_t^2 < \infty: \qquad "
     r"\alpha_t = t^{-p} \text{ qualifies iff } \tfrac12 < p \le 1",
     where="001 §11.3; 002 SGD",
     right=lambda p: (p <= 1, 2 * p > 1),
@@ -540,7 +540,7 @@ def robbins_monro(rng, claim):
 
 @formula(
     "sgd-constant-step",
-    latex=r"\mathbb E\lVert x_k - x^*\rVert^2 \le A^k\lVert x_0 - x^*\rVert^2 + B,\quad"
+    latex=r"\mathbb E\lVert x_k - x^*\rVert^2 \le A^k\lVert x_0 - x^*\rVert^2 + B,\quad "
     r"A = 1 - 2\eta\mu(1 - \eta L),\quad B = \frac{\eta\sigma^2}{\mu(1 - \eta L)},\quad \eta < \tfrac1L",
     where="002, 003 SGD",
     right=lambda mu, L, eta: (1 - 2 * eta * mu * (1 - eta * L), eta / (mu * (1 - eta * L)), 1 / L),
@@ -621,7 +621,7 @@ _AVERAGED = {"convex": (0.5, 0.5), "strongly convex": (1.0, 1.0), "strongly conv
 
 @formula(
     "averaged-sgd-rates",
-    latex=r"\text{convex, } \eta_t \propto t^{-1/2}: O(t^{-1/2}); \quad"
+    latex=r"\text{convex, } \eta_t \propto t^{-1/2}: O(t^{-1/2}); \quad "
     r"\mu\text{-strongly convex, } \eta_t = \tfrac{1}{\mu t}: O\big(\tfrac{\log t}{t}\big);"
     r"\quad \text{and smooth}: O\big(\tfrac1t\big)",
     where="001 §11.3; 003 SGD",
@@ -731,7 +731,7 @@ def _scaled(rng):
 
 @formula(
     "opt-adagrad",
-    latex=r"\gamma_i \leftarrow \gamma_i + g_i^2, \qquad"
+    latex=r"\gamma_i \leftarrow \gamma_i + g_i^2, \qquad "
     r"\theta_i \leftarrow \theta_i - \frac{\eta}{\sqrt{\gamma_i} + \delta}\,g_i",
     where="000 §13.8; 002, 003 Adaptivity; 004 §4.2",
     right=tools.adagrad,
@@ -780,7 +780,7 @@ def rmsprop(rng, claim):
 
 @formula(
     "opt-adam",
-    latex=r"m \leftarrow \beta_1 m + (1 - \beta_1)g,\quad v \leftarrow \beta_2 v + (1 - \beta_2)g^2,\quad"
+    latex=r"m \leftarrow \beta_1 m + (1 - \beta_1)g,\quad v \leftarrow \beta_2 v + (1 - \beta_2)g^2,\quad "
     r"\theta \leftarrow \theta - \alpha\,\frac{m/(1 - \beta_1^t)}{\sqrt{v/(1 - \beta_2^t)} + \epsilon}",
     where="001 §11.3; 002, 003 Adaptivity; 004 §4.2",
     right=tools.adam,
@@ -834,7 +834,7 @@ def _muon_inverse_scale(gradients, mu, eta):
 
 @formula(
     "opt-muon",
-    latex=r"M_t = \mu M_{t-1} + \nabla_W = U\Sigma V^\top, \qquad"
+    latex=r"M_t = \mu M_{t-1} + \nabla_W = U\Sigma V^\top, \qquad "
     r"W \leftarrow W - \eta\sqrt{d_{\mathrm{out}}/d_{\mathrm{in}}}\;UV^\top",
     where="001 §11.3",
     right=_muon,

@@ -90,7 +90,7 @@ def simple(rng, claim):
 
 @formula(
     "rnn-state-jacobian",
-    latex=r"\frac{\partial z^{k+1}}{\partial z^k} = \mathrm{diag}(\dot\phi(U z^k + V x^{k+1}))\,U, \qquad"
+    latex=r"\frac{\partial z^{k+1}}{\partial z^k} = \mathrm{diag}(\dot\phi(U z^k + V x^{k+1}))\,U, \qquad "
     r"\frac{\partial z^T}{\partial z^0} = \dot\Phi^T U \cdots \dot\Phi^1 U",
     where="002, 003 Recurrent networks",
     right=lambda U, slopes: reduce(lambda J, s: np.diag(s) @ U @ J, slopes, np.eye(len(U))),
@@ -127,7 +127,7 @@ def _bptt_states_printed(U, V, W, slopes, errors):
 @formula(
     "rnn-bptt-states",
     latex=r"\frac{\partial E}{\partial z^q} = \sum_{s \ge q}\frac{\partial E}{\partial y^s}"
-    r"\frac{\partial y^s}{\partial z^s}\prod_{k=q}^{s-1}\frac{\partial z^{k+1}}{\partial z^k}, \qquad"
+    r"\frac{\partial y^s}{\partial z^s}\prod_{k=q}^{s-1}\frac{\partial z^{k+1}}{\partial z^k}, \qquad "
     r"\nabla_{x^t}E = V^\top\dot\Phi^t\,\nabla_{z^t}E",
     where="002, 003 Recurrent networks",
     right=_bptt_states,
@@ -163,7 +163,7 @@ def _bptt_weights_late(slopes, at_state, before, x):
 
 @formula(
     "rnn-bptt-weights",
-    latex=r"\frac{\partial E}{\partial U} = \sum_q(\dot\phi^q \odot \nabla_{z^q}E)(z^{q-1})^\top, \qquad"
+    latex=r"\frac{\partial E}{\partial U} = \sum_q(\dot\phi^q \odot \nabla_{z^q}E)(z^{q-1})^\top, \qquad "
     r"\frac{\partial E}{\partial V} = \sum_q(\dot\phi^q \odot \nabla_{z^q}E)(x^q)^\top",
     where="002, 003 Recurrent networks",
     right=_bptt_weights,
@@ -302,8 +302,8 @@ def _stacked(first, second, x):
 
 @formula(
     "rnn-bidirectional-deep",
-    latex=r"\tilde z^t = \phi(\tilde U\tilde z^{t+1} + \tilde V x^t),\quad"
-    r"y^t = \psi(W z^t + \tilde W\tilde z^t); \qquad"
+    latex=r"\tilde z^t = \phi(\tilde U\tilde z^{t+1} + \tilde V x^t),\quad "
+    r"y^t = \psi(W z^t + \tilde W\tilde z^t); \qquad "
     r"z^{t,l} = \phi(U^l z^{t-1,l} + V^l z^{t,l-1}),\quad z^{t,0} = x^t",
     where="001 §13.1; 002, 003 Recurrent networks",
     right=lambda a, b, x: (_both_ways(a, b, x), _stacked(a, b, x)),
@@ -355,7 +355,7 @@ def _lstm_bare_output(gates, h, C, x):
 
 @formula(
     "lstm",
-    latex=r"f, i, o = \sigma(W_\cdot[h_{t-1}, x_t] + b_\cdot),\quad"
+    latex=r"f, i, o = \sigma(W_\cdot[h_{t-1}, x_t] + b_\cdot),\quad "
     r"C_t = f \odot C_{t-1} + i \odot \tanh(W_C[h_{t-1}, x_t] + b_C),\quad h_t = o \odot \tanh C_t",
     where="001 §13.1.2; 002, 003 Recurrent networks",
     right=_lstm,
@@ -392,8 +392,8 @@ def _gru_swapped(W_u, W_r, W, b_u, b_r, z, x):
 
 @formula(
     "gru",
-    latex=r"\Gamma_u, \Gamma_r = \sigma(\cdot),\quad \tilde z^t = \tanh(W[\Gamma_r \odot z^{t-1}, x^t]),\quad"
-    r"z^t = (1 - \Gamma_u) \odot z^{t-1} + \Gamma_u \odot \tilde z^t",
+    latex=r"\Gamma_u, \Gamma_r = \sigma(\cdot),\quad \tilde z^t = \tanh(W[\Gamma_r \odot z^{t-1}, x^t]),"
+    r"\quad z^t = (1 - \Gamma_u) \odot z^{t-1} + \Gamma_u \odot \tilde z^t",
     where="001 §13.1.2; 002, 003 Recurrent networks",
     right=_gru,
     wrong=_gru_swapped,
@@ -457,7 +457,7 @@ def _scan(a, b):
 
 @formula(
     "lru",
-    latex=r"z^{t+1} = Az^t + Bx^t,\quad A = P\Lambda P^{-1},\quad \zeta = P^{-1}z:\qquad"
+    latex=r"z^{t+1} = Az^t + Bx^t,\quad A = P\Lambda P^{-1},\quad \zeta = P^{-1}z:\qquad "
     r"\zeta^{t+1} = \Lambda\zeta^t + P^{-1}Bx^t, \quad \text{stable iff } \max_i|\lambda_i| \le 1",
     where="001 §13.1.3; 003 Recurrent networks",
     right=_lru,
@@ -569,7 +569,7 @@ def _forcing_unshifted(method, step, start, truth, coins):
 
 @formula(
     "seq-teacher-forcing",
-    latex=r"\text{training: } z^t = F(z^{t-1}, y^{t-1}_{\mathrm{true}}), \qquad"
+    latex=r"\text{training: } z^t = F(z^{t-1}, y^{t-1}_{\mathrm{true}}), \qquad "
     r"\text{prediction: } z^t = F(z^{t-1}, \hat y^{t-1}), \qquad \text{a random mix: scheduled sampling}",
     where="001 §13.1; 002, 003 Recurrent networks",
     right=_forcing,

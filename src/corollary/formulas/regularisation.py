@@ -15,7 +15,7 @@ from corollary.formulas.tools import orthogonal, simplex, spd
 
 @formula(
     "reg-weight-decay",
-    latex=r"\mathcal R + \tfrac12\sum_l\mu^l\lVert\theta^l\rVert_F^2: \qquad"
+    latex=r"\mathcal R + \tfrac12\sum_l\mu^l\lVert\theta^l\rVert_F^2: \qquad "
     r"\theta^l \leftarrow (1 - \eta\mu^l)\,\theta^l - \eta\,\nabla_{\theta^l}\mathcal R",
     where="000 §6.6; 002, 003 Regularisation",
     right=lambda theta, g, eta, mu: (1 - eta * mu) * theta - eta * g,
@@ -64,7 +64,7 @@ def spectral_shrinkage(rng, claim):
 
 @formula(
     "reg-projected-gd",
-    latex=r"\theta \leftarrow \Pi_r[\theta - \eta\nabla\mathcal R(\theta)], \qquad"
+    latex=r"\theta \leftarrow \Pi_r[\theta - \eta\nabla\mathcal R(\theta)], \qquad "
     r"\Pi_r(v) = \min\Big\{1, \frac{r}{\lVert v\rVert}\Big\}\,v",
     where="002, 003 Regularisation",
     right=lambda v, r: min(1.0, r / np.linalg.norm(v)) * v,
@@ -157,7 +157,7 @@ def early_stopping_equivalence(rng, claim):
 
 @formula(
     "reg-bagging",
-    latex=r"p(y \mid x) = \frac1K\sum_k p(y \mid x; \theta^k); \qquad"
+    latex=r"p(y \mid x) = \frac1K\sum_k p(y \mid x; \theta^k); \qquad "
     r"\text{share of the data in a bootstrap sample: } 1 - \Big(1 - \frac1n\Big)^n \to 1 - \frac1e",
     where="002 Regularisation",
     right=lambda n: 1 - (1 - 1 / n) ** n,
@@ -207,7 +207,7 @@ def dropout(rng, claim):
 
 @formula(
     "reg-distillation",
-    latex=r"\ell = -\sum_i p_T(i)\log q_T(i), \quad q_T \propto e^{z/T}: \qquad"
+    latex=r"\ell = -\sum_i p_T(i)\log q_T(i), \quad q_T \propto e^{z/T}: \qquad "
     r"\nabla_z\ell = \frac1T(q_T - p_T)",
     where="002, 003 Distillation",
     right=lambda student, teacher, T: (softmax(student / T) - softmax(teacher / T)) / T,
@@ -238,7 +238,7 @@ def _info_nce_negatives(scores):
 
 @formula(
     "ssl-contrastive-predictive-coding",
-    latex=r"\ell = -\mathbb E\log\frac{f(x^+, c)}{\sum_{j=1}^N f(x_j, c)}, \quad"
+    latex=r"\ell = -\mathbb E\log\frac{f(x^+, c)}{\sum_{j=1}^N f(x_j, c)}, \quad "
     r"f \propto \frac{p(x \mid c)}{p(x)}: \qquad \log N - \ell \le I(x; c)",
     where="003 Self-supervised learning",
     right=_info_nce,
@@ -270,7 +270,7 @@ def contrastive_predictive_coding(rng, claim):
 
 @formula(
     "reg-augmentation",
-    latex=r"(x, y) \mapsto (\tau(x), y); \qquad"
+    latex=r"(x, y) \mapsto (\tau(x), y); \qquad "
     r"\tau(x) = x + \epsilon,\ \epsilon \sim \mathcal N(0, \sigma^2 I) \text{ in least squares}"
     r" = \text{ridge with } \lambda = n\sigma^2",
     where="002, 003 Data augmentation",
