@@ -1,0 +1,627 @@
+"""Matrix completion: factorisations of a partly observed matrix and their convex relaxations.
+
+``A`` is the matrix, ``mask`` is 1 where it is observed; rows are users and columns are items.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize_scalar
+
+from corollary.formulas._completion_tools import (
+    nuclear_completion,
+    random_mask,
+    samples_needed,
+    shrink,
+    singular_values,
+    truncate,
+)
+from corollary.formulas.record import (
+    Erratum,
+    all_of,
+    at_least,
+    at_most,
+    equal,
+    exponent,
+    formula,
+)
+from corollary.formulas.tools import gradient, hessian, jacobian, orthogonal
+
+
+@formula(
+    "mcpl-objective",
+    latex=r"\ell(U, V) = \tfrac12 \lVert \Pi_\Omega(A - U V^\top) \rVert_F^2,"
+    r"\qquad \Pi_\Omega(M) = M \odot \Omega",
+    where="004 §2",
+    right=lambda A, mask, U, V: ((mask * (A - U @ V.T)) ** 2).sum() / 2,
+    wrong=lambda A, mask, U, V: ((mask * A - U @ V.T) ** 2).sum() / 2,
+    systems=("als",),
+)
+def mcpl_objective(rng, claim):
+    """A factorisation is judged on the observed entries only."""
+    A, mask, U, V = (
+        rng.normal(size=(5, 4)),
+        random_mask(rng, 5, 4),
+        rng.normal(size=(5, 2)),
+        rng.normal(size=(4, 2)),
+    )
+    terms = [(A[i, j] - U[i] @ V[j]) ** 2 / 2 for i, j in np.argwhere(mask)]
+    return equal(claim(A, mask, U, V), sum(terms), tol=1e-10)
+
+
+def _observed_moments(A, mask):
+    count = np.maximum(1, mask.sum(axis=1))
+    mean = (mask * A).sum(axis=1) / count
+    variance = (mask * (A - mean[:, None]) ** 2).sum(axis=1) / count
+    return mean, np.sqrt(variance)
+
+
+@formula(
+    "mcpl-normalisation",
+    latex=r"\mu_i = \frac{\sum_j \omega_{ij} a_{ij}}{\max\{1, \sum_j \omega_{ij}\}}, \qquad"
+    r"z_{ij} = \frac{a_{ij} - \mu_i}{\sigma_i}",
+    where="004 §2",
+    right=_observed_moments,
+    wrong=lambda A, mask: ((mask * A).mean(axis=1), _observed_moments(A, mask)[1]),
+    systems=("baseline",),
+)
+def mcpl_normalisation(rng, claim):
+    """Rows (and columns alike) are standardised with the mean and deviation of what was seen of them.
+
+    A row without an entry gets the mean zero instead of a division by zero.
+    """
+    A, mask = 3 + rng.normal(size=(6, 7)), random_mask(rng, 6, 7)
+    mask[:, :2] = 1.0  # at least two entries, so that the deviation is not zero
+    mask[0] = 0.0
+    mean, deviation = claim(A, mask)
+    seen = [(row[m == 1] - mu) / sigma for row, m, mu, sigma in zip(A, mask, mean, deviation)][1:]
+    return all_of(
+        equal(mean[0], 0, tol=0),
+        equal([z.mean() for z in seen], 0, tol=1e-10),
+        equal([z.std() for z in seen], 1, tol=1e-10),
+    )
+
+
+@formula(
+    "mcpl-row-column-markov",
+    latex=r"a_{ij} \perp \{a_{kl} : k \ne i,\ l \ne j\} \mid \{a_{il} : l \ne j\} \cup \{a_{kj} : k \ne i\}",
+    where="004 §2",
+    right=lambda i, j, k, l: (i == k) | (j == l),
+    wrong=lambda i, j, k, l: i == k,
+    systems=("baseline", "low-rank"),
+)
+def mcpl_row_column_markov(rng, claim):
+    """Given the rest of its row and its column, an entry is taken to be independent of all others.
+
+    The claim says which entries to condition on; a Gaussian field with couplings only along rows and
+    columns must then have no covariance left with the remaining ones.
+    """
+    n, m = 3, 4
+    row, column = (index.ravel() for index in np.indices((n, m)))
+    along = (row[:, None] == row) | (column[:, None] == column)
+    coupling = rng.uniform(0.05, 0.15, size=(n * m, n * m)) * along
+    precision = (coupling + coupling.T) / 2 + np.eye(n * m)  # diagonally dominant
+    covariance = np.linalg.inv(precision)
+    left = []
+    for entry in range(n * m):
+        given = claim(row[entry], column[entry], row, column) & (np.arange(n * m) != entry)
+        rest = ~given & (np.arange(n * m) != entry)
+        S = covariance[np.ix_(given, given)]
+        removed = covariance[entry, given] @ np.linalg.solve(S, covariance[np.ix_(given, rest)])
+        left.append(np.abs(covariance[entry, rest] - removed).max())
+    return equal(left, 0, tol=1e-12)
+
+
+def _scalar_slopes(u, v, a, delta):
+    cross = 2 * u * v - a
+    return np.array([delta * v, delta * u]), np.array([[v**2, cross], [cross, u**2]])
+
+
+@formula(
+    "mcpl-scalar-gradients",
+    latex=r"\ell = \tfrac12 (a - uv)^2,\ \delta = uv - a: \qquad \partial_u \ell = \delta v,\ "
+    r"\partial_v \ell = \delta u, \qquad"
+    r"\nabla^2 \ell = \begin{pmatrix} v^2 & 2uv - a \\ 2uv - a & u^2 \end{pmatrix}",
+    where="004 §2.1",
+    right=lambda u, v, a: _scalar_slopes(u, v, a, u * v - a),
+    errata=(
+        Erratum(
+            "T15",
+            printed=r"$\delta = uv - \delta u$",
+            correction=r"$\delta = uv - a$",
+            form=lambda u, v, a: _scalar_slopes(u, v, a, u * v / (1 + u)),
+        ),
+    ),
+    systems=("scalar-factorisation",),
+)
+def mcpl_scalar_gradients(rng, claim):
+    """Already for numbers the factorisation loss is not convex: the origin is a saddle unless a is zero."""
+    u, v, a = rng.uniform(0.5, 2, size=3) * rng.choice([-1, 1], size=3) + np.array([0, 0, 3])
+    slope, curvature = claim(u, v, a)
+    loss = lambda w: (a - w[0] * w[1]) ** 2 / 2
+    return all_of(
+        equal(slope, gradient(loss, np.array([u, v])), tol=1e-6),
+        equal(curvature, hessian(loss, np.array([u, v])), tol=1e-5),
+        equal(np.linalg.eigvalsh(claim(0.0, 0.0, a)[1]), [-abs(a), abs(a)], tol=1e-12),
+    )
+
+
+def _scalar_flow(a, c, t, rate=2.0):
+    growth = c * np.exp(rate * a * t)
+    return a * growth / (growth + a - c)
+
+
+@formula(
+    "mcpl-scalar-flow",
+    latex=r"u_0 = v_0,\ x = uv: \quad \dot x = -2x(x - a), \quad"
+    r"x(t) = a + \frac{ac - a^2}{c e^{2at} + a - c}, \quad c = x(0); \qquad x(\infty) = \max(a, 0)"
+    r"\text{ for } c > 0",
+    where="004 §2.1",
+    right=lambda a, c, t: (_scalar_flow(a, c, t), np.where(c > 0, np.maximum(a, 0), 0)),
+    wrong=lambda a, c, t: (_scalar_flow(a, c, t, rate=1.0), np.where(c > 0, np.maximum(a, 0), 0)),
+    errata=(
+        Erratum(
+            "E36",
+            printed=r"the balanced flow converges to $a$",
+            correction=r"only for $a > 0$ and $x(0) > 0$; otherwise to 0, as $uv = u^2$ cannot be negative",
+            form=lambda a, c, t: (_scalar_flow(a, c, t), a),
+        ),
+    ),
+    systems=("scalar-factorisation",),
+    functions=("corollary.completion.scalar_flow",),
+)
+def mcpl_scalar_flow(rng, claim):
+    """Gradient flow of the scalar factorisation from equal factors follows a logistic curve.
+
+    It ends at the target if that is positive and the start not zero, else at zero. The claim gives
+    the product at a time and its limit.
+    """
+    a = np.array([1.0, 0.7, -1.0, -0.8, 1.2]) * rng.uniform(0.9, 1.1, size=5)
+    c = np.append(rng.uniform(0.05, 0.5, size=4), 0.0)
+    half = len(a)
+
+    def flow(_, factors):
+        u, v = factors[:half], factors[half:]
+        return np.concatenate([-(u * v - a) * v, -(u * v - a) * u])
+
+    start = np.tile(np.sqrt(c), 2)
+    path = solve_ivp(flow, (0, 15), start, t_eval=[1.0, 15.0], rtol=1e-8, atol=1e-10).y
+    soon, late = (path[:half] * path[half:]).T
+    position, limit = claim(a, c, 1.0)
+    return all_of(equal(position, soon, tol=1e-6), equal(limit, late, tol=1e-3))  # exp(-2 * 0.6 * 15) is tiny
+
+
+@formula(
+    "mcpl-rank1-loss",
+    latex=r"\tfrac12 \lVert A - u v^\top \rVert_F^2 = \tfrac12 \mathrm{Tr}(A^\top A) +"
+    r"\tfrac12 \lVert u \rVert^2 \lVert v \rVert^2 - u^\top A v",
+    where="004 §2.1",
+    right=lambda A, u, v: np.trace(A.T @ A) / 2 + (u @ u) * (v @ v) / 2 - u @ A @ v,
+    wrong=lambda A, u, v: np.trace(A.T @ A) / 2 + (u @ u) * (v @ v) / 2 - u @ A @ v / 2,
+    systems=("low-rank",),
+)
+def mcpl_rank1_loss(rng, claim):
+    """The rank-one loss is a constant, a product of squared lengths and a bilinear form."""
+    A, u, v = rng.normal(size=(5, 4)), rng.normal(size=5), rng.normal(size=4)
+    return equal(claim(A, u, v), ((A - np.outer(u, v)) ** 2).sum() / 2, tol=1e-10)
+
+
+def _leading_pair(A):
+    values, U = np.linalg.eigh(A @ A.T)
+    v = np.linalg.eigh(A.T @ A)[1][:, -1]
+    u = U[:, -1]
+    return values[-1], u * np.sign(u @ A @ v), v
+
+
+def _rank1(A, power):
+    value, u, v = _leading_pair(A)
+    return value**power * np.outer(u, v)
+
+
+@formula(
+    "mcpl-rank1-solution",
+    latex=r"A A^\top u = \lambda_1 u,\ A^\top A v = \lambda_1 v,\ u^\top A v = \sqrt{\lambda_1}: \qquad"
+    r"\arg\min_{\mathrm{rank} B = 1} \lVert A - B \rVert_F = \sqrt{\lambda_1}\, u v^\top",
+    where="004 §2.1",
+    right=lambda A: _rank1(A, 0.5),
+    wrong=lambda A: _rank1(A, 1.0),
+    systems=("low-rank",),
+)
+def mcpl_rank1_solution(rng, claim):
+    """The best rank-one matrix pairs the principal eigenvectors of both Gram matrices.
+
+    Alternating minimisation, which never looks at an eigenvector, ends at the same matrix.
+    """
+    A = (orthogonal(rng, 5)[:, :4] * [4, 2, 1, 0.5]) @ orthogonal(rng, 4).T
+    v = rng.normal(size=4)
+    for _ in range(100):
+        u = A @ v / (v @ v)
+        v = A.T @ u / (u @ u)
+    return equal(claim(A), np.outer(u, v), tol=1e-8)
+
+
+def _column_objective(U, a, seen, penalty, v):
+    gram = (U.T * seen) @ U + penalty * np.eye(U.shape[1])
+    return v @ gram @ v / 2 - (U.T @ (seen * a)) @ v
+
+
+@formula(
+    "mcpl-als-objective",
+    latex=r"\ell(v_j) = \tfrac12 v_j^\top \Bigl(\sum_i \omega_{ij} u_i u_i^\top + \lambda I\Bigr) v_j -"
+    r"\Bigl(\sum_i \omega_{ij} a_{ij} u_i\Bigr)^{\!\top} v_j + \mathrm{const}",
+    where="004 §2.2",
+    right=_column_objective,
+    wrong=lambda U, a, seen, penalty, v: _column_objective(U, seen * a, np.ones(len(a)), penalty, v),
+    systems=("als",),
+)
+def mcpl_als_objective(rng, claim):
+    """With one factor fixed the penalised loss falls apart into one quadratic for each column.
+
+    Moving one column of the other factor changes the whole loss by the change of its quadratic.
+    """
+    A, mask, U, V = (
+        rng.normal(size=(6, 5)),
+        random_mask(rng, 6, 5),
+        rng.normal(size=(6, 2)),
+        rng.normal(size=(5, 2)),
+    )
+    penalty, outcomes = rng.uniform(0.5, 1.5), []
+
+    def loss(W):
+        return ((mask * (A - U @ W.T)) ** 2).sum() / 2 + penalty / 2 * (W**2).sum()
+
+    for j in range(5):
+        moved = V.copy()
+        moved[j] = rng.normal(size=2)
+        change = claim(U, A[:, j], mask[:, j], penalty, moved[j]) - claim(
+            U, A[:, j], mask[:, j], penalty, V[j]
+        )
+        outcomes.append(equal(change, loss(moved) - loss(V), tol=1e-9))
+    return all_of(*outcomes)
+
+
+def _solve_rows(A, mask, V, penalty):
+    ridge = penalty * np.eye(V.shape[1])
+    return np.array([np.linalg.solve((V.T * w) @ V + ridge, V.T @ (w * a)) for a, w in zip(A, mask)])
+
+
+@formula(
+    "mcpl-als-update",
+    latex=r"u_i^* = \Bigl(\sum_j \omega_{ij} v_j v_j^\top + \lambda I\Bigr)^{-1}"
+    r"\sum_j \omega_{ij} a_{ij} v_j \quad \text{and alike for } v_j",
+    where="004 §2.2",
+    right=_solve_rows,
+    wrong=lambda A, mask, V, penalty: _solve_rows(mask * A, np.ones_like(mask), V, penalty),
+    errata=(
+        Erratum(
+            "T6",
+            printed=r"$u_i^*$ sums over $i$",
+            correction=r"the sums for $u_i^*$ run over the columns $j$",
+            form=lambda A, mask, V, penalty: _solve_rows(A.T, mask.T, V, penalty),
+        ),
+    ),
+    systems=("als",),
+)
+def mcpl_als_update(rng, claim):
+    """Each row of a factor is a ridge regression of the row's observed entries on the other factor.
+
+    After the update the slope in that factor is zero, and alternating never raises the loss. The matrix
+    is square, so that the misprint can be evaluated.
+    """
+    n, penalty = 6, 0.3
+    A, mask = rng.normal(size=(n, n)), random_mask(rng, n, n)
+    U, V = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+
+    def loss(U, V):
+        return ((mask * (A - U @ V.T)) ** 2).sum() / 2 + penalty / 2 * ((U**2).sum() + (V**2).sum())
+
+    trace, slopes = [loss(U, V)], []
+    for _ in range(3):
+        U = claim(A, mask, V, penalty)
+        slopes.append(gradient(lambda B, V=V: loss(B, V), U))
+        V = claim(A.T, mask.T, U, penalty)
+        slopes.append(gradient(lambda B, U=U: loss(U, B), V))
+        trace.append(loss(U, V))
+    return all_of(equal(slopes, 0, tol=1e-7), at_most(np.diff(trace), 0))
+
+
+@formula(
+    "mcpl-masked-gradient",
+    latex=r"\nabla_B \tfrac12 \lVert \Pi_\Omega(A - B) \rVert_F^2 = -\Pi_\Omega(A - B)",
+    where="004 §2.2",
+    right=lambda A, mask, B: -mask * (A - B),
+    wrong=lambda A, mask, B: B - mask * A,
+    systems=("svp", "svt"),
+)
+def mcpl_masked_gradient(rng, claim):
+    """Unobserved entries have no slope; the observed ones pull towards the data."""
+    A, B, mask = rng.normal(size=(4, 5)), rng.normal(size=(4, 5)), random_mask(rng, 4, 5)
+    loss = lambda M: sum((A[i, j] - M[i, j]) ** 2 / 2 for i, j in np.argwhere(mask))
+    return equal(claim(A, mask, B), gradient(loss, B), tol=1e-7)
+
+
+@formula(
+    "mcpl-svp",
+    latex=r"A^{(t+1)} = \bigl[A^{(t)} + \eta\, \Pi_\Omega(A - A^{(t)})\bigr]_k",
+    where="004 §2.2",
+    right=lambda A, mask, B, eta, k: truncate(B + eta * mask * (A - B), k),
+    wrong=lambda A, mask, B, eta, k: truncate(B - eta * mask * (A - B), k),
+    systems=("svp",),
+)
+def mcpl_svp(rng, claim):
+    """A gradient step on the observed entries, then the nearest matrix of rank k.
+
+    On an incoherent matrix of that rank with enough entries the iteration finds the missing ones.
+    """
+    n, k, share = 24, 2, 0.7
+    A = rng.choice([-1, 1], size=(n, k)) @ rng.normal(size=(k, n))
+    mask = (rng.random((n, n)) < share).astype(float)
+    B = np.zeros((n, n))
+    for _ in range(100):
+        B = claim(A, mask, B, 1 / share, k)
+    return all_of(
+        equal(np.linalg.norm(B - A) / np.linalg.norm(A), 0, tol=1e-3),
+        equal(singular_values(B)[k:], 0, tol=1e-9),
+    )
+
+
+@formula(
+    "mcpl-nuclear-norm",
+    latex=r"\lVert M \rVert_* = \sum_i \sigma_i(M) = \lVert \sigma(M) \rVert_1, \qquad"
+    r"\lVert M \rVert_F = \lVert \sigma(M) \rVert_2",
+    where="004 §2.2",
+    right=lambda M: (singular_values(M).sum(), np.linalg.norm(singular_values(M))),
+    wrong=lambda M: ((singular_values(M) ** 2).sum(), np.linalg.norm(singular_values(M))),
+    systems=("svt",),
+)
+def mcpl_nuclear_norm(rng, claim):
+    """The nuclear norm sums the singular values; it is dual to the spectral norm.
+
+    Its value is the largest inner product with a matrix of spectral norm one.
+    """
+    M, N = rng.normal(size=(2, 4, 5))
+    nuclear, frobenius = claim(M)
+    U, _, Vt = np.linalg.svd(rng.normal(size=(300, 4, 5)), full_matrices=False)
+    isometries = U @ Vt
+    values, vectors = np.linalg.eigh(M @ M.T)  # the best isometry is (M M^T)^(-1/2) M
+    best = (vectors / np.sqrt(values)) @ vectors.T @ M
+    return all_of(
+        equal(nuclear, (best * M).sum(), tol=1e-8),
+        at_least(nuclear, (isometries * M).sum(axis=(1, 2))),
+        equal(frobenius, np.sqrt((M**2).sum()), tol=1e-10),
+        at_most(claim(M + N)[0], nuclear + claim(N)[0]),
+    )
+
+
+@formula(
+    "mcpl-convex-envelope",
+    latex=r"\mathrm{env}_{\lVert M \rVert_2 \le 1}(\mathrm{rank}) = \lVert M \rVert_*",
+    where="004 Def 11, Thm 12",
+    right=lambda M: singular_values(M).sum(),
+    wrong=lambda M: (M**2).sum(),
+    systems=("svt",),
+)
+def mcpl_convex_envelope(rng, claim):
+    """On the spectral unit ball the nuclear norm is the largest convex function below the rank.
+
+    It is convex, never above the rank, and no convex minorant is larger: a matrix of the ball is a mix
+    of partial isometries whose mean rank is just its nuclear norm.
+    """
+    outcomes = []
+    for _ in range(5):
+        U, V = orthogonal(rng, 4), orthogonal(rng, 4)
+        s = np.sort(rng.uniform(0, 1, size=4))[::-1]
+        s[3] *= rng.integers(2)
+        M = (U * s) @ V.T
+        # Draw a level uniformly and keep the singular values above it: a mix of isometries with mean M.
+        weights = -np.diff(np.concatenate([[1.0], s, [0.0]]))
+        isometries = [U[:, :r] @ V[:, :r].T for r in range(5)]
+        other = (orthogonal(rng, 4) * rng.uniform(0, 1, size=4)) @ orthogonal(rng, 4).T
+        outcomes += [
+            equal(sum(w * B for w, B in zip(weights, isometries)), M, tol=1e-10),
+            equal(claim(M), weights @ np.arange(5), tol=1e-10),
+            equal([claim(B) for B in isometries], range(5), tol=1e-10),
+            at_most(claim(M), np.linalg.matrix_rank(M, tol=1e-9), tol=1e-10),
+            at_most(claim((M + other) / 2), (claim(M) + claim(other)) / 2, tol=1e-10),
+        ]
+    return all_of(*outcomes)
+
+
+def _relaxed(A, mask, B, tau, gamma, size):
+    return ((mask * (A - B)) ** 2).sum() / 2 + tau * size(B) + gamma * np.linalg.norm(B)
+
+
+@formula(
+    "mcpl-relaxed-objective",
+    latex=r"\tfrac12 \lVert \Pi_\Omega(A - B) \rVert_F^2 + \tau \lVert B \rVert_* + \gamma \lVert B \rVert_F,"
+    r"\qquad \lVert B \rVert_2 \le \lVert B \rVert_F",
+    where="004 §2.2",
+    right=lambda A, mask, B, tau, gamma: _relaxed(A, mask, B, tau, gamma, lambda M: singular_values(M).sum()),
+    wrong=lambda A, mask, B, tau, gamma: _relaxed(
+        A, mask, B, tau, gamma, lambda M: np.linalg.matrix_rank(M, tol=1e-9)
+    ),
+    systems=("svt",),
+)
+def mcpl_relaxed_objective(rng, claim):
+    """Nuclear and Frobenius norm stand in for the bounds on rank and spectral norm, and make it convex.
+
+    With the rank itself the midpoint of two rank-one matrices costs more than they do.
+    """
+    A, mask, tau, gamma = rng.normal(size=(4, 4)), random_mask(rng, 4, 4), 1.0, 0.5
+    f = lambda B: claim(A, mask, B, tau, gamma)
+    gaps, sizes = [], []
+    for _ in range(20):
+        B, C = (0.1 * np.outer(rng.normal(size=4), rng.normal(size=4)) for _ in range(2))
+        share = rng.uniform(0.2, 0.8)
+        gaps.append(f(share * B + (1 - share) * C) - share * f(B) - (1 - share) * f(C))
+        sizes.append(np.linalg.norm(B + C, 2) - np.linalg.norm(B + C))
+    # On a positive semidefinite matrix the nuclear norm is the trace.
+    S = (orthogonal(rng, 4) * rng.uniform(0.5, 1, size=4))[:, :3]
+    S = S @ S.T
+    value = ((A - S)[mask == 1] ** 2).sum() / 2 + tau * np.trace(S) + gamma * np.sqrt((S**2).sum())
+    return all_of(at_most(gaps, 0, tol=1e-10), at_most(sizes, 0), equal(f(S), value, tol=1e-9))
+
+
+def _hard(M, tau):
+    U, s, Vt = np.linalg.svd(M, full_matrices=False)
+    return (U * np.where(s > tau, s, 0)) @ Vt
+
+
+@formula(
+    "mcpl-shrink",
+    latex=r"\arg\min_B \tfrac12 \lVert A - B \rVert_F^2 + \tau \lVert B \rVert_* ="
+    r"U\, \mathrm{diag}(\sigma - \tau)_+ V^\top",
+    where="004 Thm 13",
+    right=shrink,
+    wrong=_hard,
+    systems=("svt",),
+)
+def mcpl_shrink(rng, claim):
+    """Soft thresholding of the singular values is the proximal map of the nuclear norm.
+
+    The optimum has a certificate: the rest, over tau, lies in the spectral unit ball and is aligned with
+    the minimiser. A larger tau never gives a larger rank.
+    """
+    A = (orthogonal(rng, 5) * [3.0, 2.0, 1.0, 0.5, 0.2]) @ orthogonal(rng, 5)
+    outcomes, ranks = [], []
+    for tau in (0.1, 0.3, 0.8, 1.5, 4.0):
+        B = claim(A, tau)
+        rest = (A - B) / tau
+        outcomes += [
+            at_most(np.linalg.norm(rest, 2), 1, tol=1e-10),
+            equal((rest * B).sum(), singular_values(B).sum(), tol=1e-10),
+        ]
+        ranks.append(np.linalg.matrix_rank(B, tol=1e-9))
+    return all_of(*outcomes, at_most(np.diff(ranks), 0))
+
+
+@formula(
+    "mcpl-svt",
+    latex=r"A^{(t+1)} = A^{(t)} + \eta_t \Pi_\Omega(A - \mathrm{shrink}_\tau(A^{(t)})): \qquad"
+    r"\mathrm{shrink}_\tau(A^{(\infty)}) = \arg\min_{\Pi_\Omega(A - B) = 0}"
+    r"\tau \lVert B \rVert_* + \tfrac12 \lVert B \rVert_F^2",
+    where="004 §2.2",
+    right=lambda B, tau: tau * singular_values(B).sum() + (B**2).sum() / 2,
+    errata=(
+        Erratum(
+            "E37",
+            printed=r"$\tau\lVert B\rVert_* + \frac1{2\tau}\lVert B\rVert_F^2$",
+            correction=r"the Frobenius term has the weight $\frac12$",
+            form=lambda B, tau: tau * singular_values(B).sum() + (B**2).sum() / (2 * tau),
+        ),
+    ),
+    systems=("svt",),
+)
+def mcpl_svt(rng, claim):
+    """Singular value thresholding, a dual ascent, ends at the matrix that minimises this under the data.
+
+    With one missing entry of two by two the minimum is a line search.
+    """
+    tau, mask = 0.3, np.array([[1, 1], [1, 0]])
+    A = np.array([[1, 0.6], [0.5, 0]]) * rng.uniform(0.9, 1.1, size=(2, 2))
+    Y = np.zeros((2, 2))
+    for _ in range(300):
+        Y = Y + 1.2 * mask * (A - shrink(Y, tau))
+    limit = shrink(Y, tau)[1, 1]
+    fill = lambda x: A + np.array([[0, 0], [0, x]])
+    best = minimize_scalar(
+        lambda x: claim(fill(x), tau), bounds=(-2, 2), options={"xatol": 1e-9}, method="bounded"
+    )
+    return equal(best.x, limit, tol=1e-5)
+
+
+@formula(
+    "mcpl-degrees-of-freedom",
+    latex=r"k + 2 \sum_{i \le k} (n - i) = 2nk - k^2",
+    where="004 §2.2",
+    right=lambda n, k: 2 * n * k - k**2,
+    wrong=lambda n, k: 2 * n * k,
+    systems=("exact-recovery",),
+)
+def mcpl_degrees_of_freedom(rng, claim):
+    """So many numbers describe a square matrix of rank k: its singular values and two orthonormal bases.
+
+    The product of the factors has just that many independent directions.
+    """
+    counted, summed, sizes = [], [], [(3, 1), (4, 2), (5, 3)]
+    for n, k in sizes:
+        U, V = rng.normal(size=(2, n, k))
+        by_U = jacobian(lambda B, V=V: (B @ V.T).ravel(), U).reshape(n * n, -1)
+        by_V = jacobian(lambda B, U=U: (U @ B.T).ravel(), V).reshape(n * n, -1)
+        counted.append(np.linalg.matrix_rank(np.hstack([by_U, by_V]), tol=1e-6))
+        summed.append(k + 2 * sum(n - i for i in range(1, k + 1)))
+    claimed = [claim(n, k) for n, k in sizes]
+    return all_of(equal(claimed, counted, tol=0), equal(claimed, summed, tol=0))
+
+
+def _incoherence(U, V):
+    n, k = U.shape
+    centre = k / n * np.eye(n)
+    gaps = [np.abs(U @ U.T - centre), np.abs(V @ V.T - centre), np.abs(U @ V.T)]
+    return np.max(gaps) * n / np.sqrt(k)
+
+
+@formula(
+    "mcpl-incoherence",
+    latex=r"\Bigl\lvert P_{ij} - \frac kn \delta_{ij} \Bigr\rvert,\ "
+    r"\Bigl\lvert Q_{ij} - \frac kn \delta_{ij} \Bigr\rvert,\ \lvert E_{ij} \rvert \le \frac{\mu \sqrt k}{n},"
+    r"\qquad P = U U^\top,\ Q = V V^\top,\ E = U V^\top",
+    where="004 Def 14",
+    right=_incoherence,
+    wrong=lambda U, V: _incoherence(U, V) / np.sqrt(U.shape[1]),
+    systems=("exact-recovery",),
+    functions=("corollary.completion.incoherence",),
+)
+def mcpl_incoherence(rng, claim):
+    """How evenly the singular vectors are spread: the least mu that bounds these entries.
+
+    A single spike has the worst value n, a constant matrix the best, 1.
+    """
+    n, k = 8, 3
+    U, V = orthogonal(rng, n)[:, :k], orthogonal(rng, n)[:, :k]
+    entries = [abs(sum(U[i] * V[j])) for i in range(n) for j in range(n)]
+    for B in (U, V):
+        entries += [abs(sum(B[i] * B[j]) - (k / n if i == j else 0)) for i in range(n) for j in range(n)]
+    spike, flat = np.eye(n)[:, :1], np.full((n, 1), n**-0.5)
+    mu = claim(U, V)
+    return all_of(
+        at_most(entries, mu * np.sqrt(k) / n, tol=1e-12),
+        equal(max(entries), mu * np.sqrt(k) / n, tol=1e-12),  # the least such mu
+        equal(claim(spike, spike), n, tol=1e-12),
+        equal(claim(flat, flat), 1, tol=1e-12),
+    )
+
+
+@formula(
+    "mcpl-exact-recovery",
+    latex=r"S \ge C \mu^2 n k \log^6 n \;\Longrightarrow\; A = \arg\min_{\Pi_\Omega(B) = \Pi_\Omega(A)}"
+    r"\lVert B \rVert_* \quad \text{w.p.} \ge 1 - n^{-3}",
+    where="004 Thm 15",
+    right=lambda n, k: n * k,
+    wrong=lambda n, k: n**2 * k,
+    systems=("exact-recovery",),
+    functions=("corollary.completion.recovery_curve",),
+)
+def mcpl_exact_recovery(rng, claim):
+    """An incoherent matrix is the one of least nuclear norm once about nk entries, times logs, are seen.
+
+    The claim is the order of that number without its logarithms. It is measured through dual
+    certificates; one logarithm already explains the rest of its growth.
+    """
+    sizes, ranks = [16, 32, 64], [1, 2, 4]
+    by_n = [np.median([samples_needed(rng, n, 1)[3] for _ in range(7)]) / np.log(n) for n in sizes]
+    by_k = [np.median([samples_needed(rng, 32, k)[3] for _ in range(3)]) for k in ranks]
+    U, V, order, needed = samples_needed(rng, 16, 1)
+    A = U @ V.T
+    error = [
+        np.linalg.norm(nuclear_completion(A, order < count) - A)
+        for count in (needed, 2 * 16 - 2)  # enough, and one less than the degrees of freedom
+    ]
+    # Seven trials leave 0.06 in the slope in n; in k the order is reached from below, with slope -0.2.
+    return all_of(
+        exponent(sizes, by_n / np.array([claim(n, 1) for n in sizes]), 0.0, tol=0.3),
+        exponent(ranks, by_k / np.array([claim(32, k) for k in ranks]), 0.0, tol=0.5),
+        equal(error[0], 0, tol=0.02),
+        at_least(error[1], 0.1),
+    )
