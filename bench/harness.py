@@ -24,7 +24,7 @@ import numpy as np
 
 THREADS = 2
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(name, str(THREADS))
+    os.environ[name] = str(THREADS)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

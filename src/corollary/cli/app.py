@@ -1,0 +1,246 @@
+"""The commands: list, show, data, fit, predict, sample, compare, runs, demo, check, formula."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corollary import __version__, catalog, errors
+from corollary.cli.console import say, show_json, table
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Fit, compare, sample, save and resume every system of a deep-learning course, on your own data.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Source = Annotated[str, typer.Option("--data", help="A file, a folder, or the name of a data set.")]
+Kind = Annotated[str | None, typer.Option(help="What the data are, if the file does not tell.")]
+Target = Annotated[str | None, typer.Option(help="The column to predict.")]
+Seed = Annotated[int, typer.Option(help="Decides all randomness.")]
+Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds for each fit.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"corollary {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+@app.command("list")
+def list_systems(
+    input: Annotated[str | None, typer.Option(help="table, image, sequence, set, graph, text or ratings.")] = None,
+    role: Annotated[str | None, typer.Option(help="classifier, density, generator, completer …")] = None,
+    chapter: Annotated[str | None, typer.Option(help="linear, mixtures, graphs …")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the systems of the catalog."""
+    everything = catalog.entries()
+    for what, name, known in (
+        ("input", input, {e.input for e in everything}),
+        ("role", role, {r for e in everything for r in e.roles}),
+        ("chapter", chapter, {e.chapter for e in everything}),
+    ):
+        if name is not None and name not in known:
+            raise errors.unknown("list", what, name, known)
+    found = catalog.entries(input=input, role=role, chapter=chapter)
+    if as_json:
+        show_json([entry.as_dict() for entry in found])
+        return
+    rows = [(e.id, e.name, e.chapter, e.input, ", ".join(e.roles) or e.kind, e.title) for e in found]
+    table(("id", "name", "chapter", "input", "roles", "title"), rows)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A name or an id.")], as_json: AsJson = False) -> None:
+    """Show one system: what it does, its parameters, the formulas behind it."""
+    from corollary.cli.describe import describe
+
+    description = describe(catalog.find(name))
+    if as_json:
+        show_json(description)
+        return
+    say(f"{description['name']} ({description['id']}): {description['title']}\n")
+    say(description["doc"])
+    if description["formulas"]:
+        say("\nFormulas\n--------")
+        table(("id", "statement"), [(f["id"], f["statement"]) for f in description["formulas"]])
+
+
+@app.command("data")
+def data_sets(
+    name: Annotated[str | None, typer.Argument(help="A data set, a file or a folder; all names if left out.")] = None,
+    kind: Kind = None,
+    target: Target = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data sets that can be had by name, or say what a source holds."""
+    from corollary import data
+
+    if name is None:
+        from corollary.data.registry import ENTRIES
+
+        headings = ("name", "kind", "title", "licence", "source")
+        rows = [{key: getattr(ENTRIES[each], key) for key in headings} for each in data.names()]
+        if as_json:
+            show_json(rows)
+        else:
+            table(headings[:-1], [[row[key] for key in headings[:-1]] for row in rows])
+        return
+    found = data.load(name, kind, target)
+    facts = {"name": found.name, "kind": found.kind, "holds": repr(found)}
+    facts |= {"licence": found.licence, "source": found.source}
+    if as_json:
+        show_json(facts)
+    else:
+        table(("", ""), [(key, value) for key, value in facts.items() if value])
+
+
+@app.command()
+def fit(
+    name: Annotated[str, typer.Argument(help="A name or an id from `corollary list`.")],
+    source: Source,
+    kind: Kind = None,
+    target: Target = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; training.epochs=20.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Where it all goes; by default below runs/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    seed: Seed = 0,
+    test: Annotated[float, typer.Option(help="The share of the data held out to measure with; 0 for none.")] = 0.2,
+    time_limit: Limit = None,
+    processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Fit a system to data; leave the model, its history and a report in a run directory."""
+    from corollary.cli.fitting import fit_system
+
+    result = fit_system(
+        catalog.find(name),
+        source,
+        kind=kind,
+        target=target,
+        settings=settings or [],
+        directory=run,
+        resume=resume,
+        seed=seed,
+        test=test,
+        run_options={"time_limit": time_limit, "processes": processes, "device": device},
+    )
+    if as_json:
+        show_json(result)
+    else:
+        table(("", ""), [(key, f"{v:.5g}" if isinstance(v, float) else v) for key, v in result.items()])
+    raise typer.Exit(130 if result["stopped"] == "Ctrl-C" else 0)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run directory, or a model file.")],
+    source: Source,
+    out: Annotated[Path, typer.Option(help="A .csv, .json, .npy, .npz or .txt file.")],
+    kind: Kind = None,
+    target: Target = None,
+) -> None:
+    """Give new data to a fitted model: predictions, codes, recalled patterns or continuations."""
+    from corollary.cli.using import predict_with
+
+    say(predict_with(run, source, out, kind, target))
+
+
+@app.command()
+def sample(
+    run: Annotated[Path, typer.Argument(help="A run directory, or a model file.")],
+    out: Annotated[Path, typer.Option(help="A .csv, .json, .npy, .npz, .txt or, for images, .png file.")],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 16,
+    seed: Annotated[int | None, typer.Option(help="Other draws than the model's own seed gives.")] = None,
+) -> None:
+    """Draw new samples from a fitted generator or language model."""
+    from corollary.cli.using import sample_from
+
+    say(sample_from(run, n, out, seed))
+
+
+@app.command()
+def compare(
+    source: Source,
+    kind: Kind = None,
+    target: Target = None,
+    task: Annotated[str | None, typer.Option(help="classification, regression, density, completion …")] = None,
+    systems: Annotated[str | None, typer.Option(help="Names or ids, separated by commas.")] = None,
+    test: Annotated[float, typer.Option(help="The share of the data held out.")] = 0.2,
+    seed: Seed = 0,
+    time_limit: Limit = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plot to this .png file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit every system that can do the task on the same split, and rank them."""
+    from corollary.cli.comparing import leaderboard
+
+    chosen = [part.strip() for part in systems.split(",") if part.strip()] if systems else None
+    options: dict[str, Any] = {"task": task, "systems": chosen, "test": test, "seed": seed, "time_limit": time_limit}
+    leaderboard(source, kind, target, out, as_json, options)
+
+
+@app.command()
+def runs(
+    directory: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"), as_json: AsJson = False
+) -> None:
+    """List the runs below a directory."""
+    from corollary.cli.using import list_runs
+
+    rows = list_runs(directory)
+    if as_json:
+        show_json(rows)
+    else:
+        headings = ("run", "model", "data", "steps", "seconds", "last", "state")
+        table(headings, [[row[h] for h in headings] for row in rows])
+
+
+@app.command()
+def demo(
+    run: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/demo"),
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each fit.")] = 20.0,
+) -> None:
+    """Show it all on handwritten digits: a leaderboard, a model in training, a report."""
+    from corollary.cli.demo import run_demo
+
+    run_demo(run, time_limit)
+
+
+@app.command()
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Topics or formula ids; all if left out.")] = None,
+    wrong: Annotated[bool, typer.Option("--wrong", help="Run the wrong forms; every one must fail.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Check the formulas of the notes: every one must hold."""
+    from corollary.cli.formulary import check_formulas
+
+    raise typer.Exit(check_formulas(names or [], wrong, seed, as_json))
+
+
+@app.command()
+def formula(
+    id: Annotated[str, typer.Argument(help="A formula's id.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one formula: statement, LaTeX, where it stands in the notes, what implements it."""
+    from corollary.cli.formulary import show_formula
+
+    show_formula(id, as_json)

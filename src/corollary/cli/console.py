@@ -1,0 +1,48 @@
+"""What the commands print with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["complain", "say", "show_json", "table"]
+
+
+def say(text: str) -> None:
+    """Print one line."""
+    sys.stdout.write(text + "\n")
+
+
+def complain(error: BaseException) -> None:
+    """Print what is wrong, and where it came from if COROLLARY_DEBUG is set."""
+    if os.environ.get("COROLLARY_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    sys.stderr.write(f"Error: {error}\n")
+
+
+def show_json(value: Any) -> None:
+    """Print plain values as JSON."""
+    sys.stdout.write(json.dumps(value, indent=1, default=_plain) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """Print a table; cut lines only where the terminal does."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(title=title, box=None, header_style="bold", title_justify="left", pad_edge=False)
+    for heading in headings:
+        grid.add_column(heading, overflow="fold")
+    for row in rows:
+        grid.add_row(*("" if cell is None else str(cell) for cell in row))
+    wide = None if sys.stdout.isatty() else 160
+    Console(width=wide).print(grid)

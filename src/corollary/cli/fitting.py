@@ -1,0 +1,131 @@
+"""``corollary fit``: from a name and a source to a run directory."""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from corollary import errors
+from corollary.catalog import Entry, create
+from corollary.cli.console import say
+
+__all__ = ["fit_system", "parse_settings"]
+
+
+def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> dict[str, Any]:
+    """Return ``key=value`` words as parameters; values are Python literals, or else strings.
+
+    >>> parse_settings(["latent=8", "training.epochs=3"], {"latent": 2, "training": None}, "VAE")
+    {'latent': 8, 'training__epochs': 3}
+    """
+    params = {}
+    for word in settings:
+        key, sign, value = word.partition("=")
+        if not sign:
+            raise errors.value(owner, "--set takes key=value", repr(word), "For instance --set training.epochs=20.")
+        key = key.strip().replace(".", "__")
+        _check_name(key, known, owner)
+        try:
+            params[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            params[key] = value
+    return params
+
+
+def _check_name(key: str, known: dict[str, Any], owner: str) -> None:
+    head, _, rest = key.partition("__")
+    if head not in known:
+        raise errors.unknown(owner, "parameter", head, [k for k in known if "__" not in k], f"See `corollary show {owner}`.")
+    if head == "training" and rest:
+        from corollary.engine.training import Training
+
+        if rest not in Training().get_params():
+            raise errors.unknown("Training", "parameter", rest, Training().get_params())
+
+
+def fit_system(
+    entry: Entry,
+    source: str,
+    *,
+    kind: str | None,
+    target: str | None,
+    settings: list[str],
+    directory: Path | None,
+    resume: bool,
+    seed: int,
+    test: float,
+    run_options: dict[str, Any],
+) -> dict[str, Any]:
+    """Fit, measure, and leave everything in the run directory; return what to print."""
+    from corollary import data
+    from corollary.data.convert import as_input
+    from corollary.engine.run import Run
+    from corollary.reporting import report
+
+    model = create(entry.id)
+    params = parse_settings(settings, model.get_params(), entry.name)
+    if "random_state" in model.get_params():
+        params.setdefault("random_state", seed)
+    model.set_params(**params)
+    dataset = as_input(data.load(source, kind, target), entry.input, entry.name)
+    directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
+    kept, held = _divide(dataset, test, seed)
+    with Run(directory, resume=resume, **run_options), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
+    notes = [str(w.message) for w in caught if issubclass(w.category, errors.CorollaryWarning)]
+    for note in notes:
+        say(note)
+    result = {"model": repr(model), "data": repr(dataset), **_measured(model, held, entry)}
+    _remember(directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test})
+    page = report(model, held or kept, directory / "report.html", **_measured(model, held, entry))
+    stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), "")
+    result |= {"steps": len(model.history_), "seconds": model.history_[-1]["seconds"]}
+    return {**result, "run": str(directory), "report": str(page), "stopped": stopped}
+
+
+def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
+    from corollary import data
+
+    if dataset.kind == "graph" and getattr(dataset.X, "test_mask", None) is not None:
+        return dataset, dataset
+    if not test or len(dataset) < 2:
+        return dataset, None
+    return data.split(dataset, test, seed)
+
+
+def _measured(model: Any, held: Any, entry: Entry) -> dict[str, Any]:
+    """Return the measures of every task that the model does and the held-out data allow."""
+    if held is None:
+        return {}
+    from corollary.comparison import TASKS, task_of
+
+    found = {}
+    likely = task_of(held)
+    for name, task in TASKS.items():
+        unlikely = name in ("clustering", "separation", "generation", "reconstruction") or (
+            task.role in ("classifier", "regressor") and name != likely
+        )
+        if task.role in entry.roles and not unlikely:
+            try:
+                found[f"held-out {task.metric}"] = task.measure(model, held)
+            except (ValueError, TypeError, AttributeError) as error:
+                found[f"held-out {task.metric}"] = f"not measured: {error}"
+    return found
+
+
+def _remember(directory: Path, dataset: Any, request: dict[str, Any]) -> None:
+    """Add what was asked for to ``config.json``, so that the run can be used and repeated."""
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["data"] = {**request, "name": dataset.name, "kind": dataset.kind}
+    if "image_shape" in dataset.extra:
+        config["data"]["image_shape"] = [*dataset.extra["image_shape"]]
+    path.write_text(json.dumps(config, indent=1, default=str) + "\n")
+    labels = {key: [str(v) for v in dataset.extra[key]] for key in ("users", "items") if key in dataset.extra}
+    if labels:
+        (directory / "labels.json").write_text(json.dumps(labels) + "\n")

@@ -1,0 +1,166 @@
+"""``corollary predict``, ``sample`` and ``runs``: what can be done with a run directory."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.catalog import find
+
+__all__ = ["list_runs", "predict_with", "sample_from"]
+
+
+def _open(run: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the model of a run directory or file, and the run's configuration."""
+    from corollary import io
+
+    path = run / "model.safetensors" if run.is_dir() else run
+    if not path.exists():
+        near = errors.closest(str(run), [str(p) for p in run.parent.glob("*")] if run.parent.exists() else [])
+        raise FileNotFoundError(f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`.")
+    config = path.parent / "config.json"
+    return io.load(path), json.loads(config.read_text()) if config.exists() else {}
+
+
+def predict_with(run: Path, source: str, out: Path, kind: str | None, target: str | None) -> str:
+    """Give data to a fitted model, write what it makes of them, and return a line that says so."""
+    from corollary import data
+    from corollary.base import roles
+    from corollary.data.convert import as_input
+
+    model, config = _open(run)
+    kind = kind or config.get("data", {}).get("kind") if model.input == "ratings" else kind
+    dataset = as_input(data.load(source, kind, target), model.input, type(model).__name__)
+    does = roles(type(model))
+    if "completer" in does:
+        names, columns = _completed(model, dataset, run)
+    elif "classifier" in does:
+        labels = model.predict(dataset.X)
+        chances = np.asarray(model.predict_proba(dataset.X)) if hasattr(model, "predict_proba") else None
+        names = ["prediction"] + ([f"p({label})" for label in model.classes_] if chances is not None else [])
+        columns = [labels] + ([*chances.T] if chances is not None else [])
+    elif "language-model" in does:
+        names, columns = ["continuation"], [model.generate(dataset.X, max_new_tokens=80)]
+    else:
+        names, columns = _by_method(model, dataset.X)
+    _write(out, names, columns)
+    return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
+
+
+def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any]]:
+    for method, heading in (("recall", "unit"), ("predict", "prediction"), ("transform", "code"), ("score_samples", "log_prob")):
+        if hasattr(model, method):
+            result = np.asarray(getattr(model, method)(X))
+            flat = result.reshape(len(result), -1)
+            names = [heading] if flat.shape[1] == 1 else [f"{heading}{i}" for i in range(flat.shape[1])]
+            return names, [*flat.T]
+    raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
+
+
+def _completed(model: Any, dataset: Any, run: Path) -> tuple[list[str], list[Any]]:
+    """Return the value of every (user, item) pair of a ratings file, matched by the labels of the fit."""
+    coo = dataset.X.tocoo()
+    path = run / "labels.json" if run.is_dir() else run.parent / "labels.json"
+    users, items = coo.row, coo.col
+    if path.exists() and "users" in dataset.extra:
+        labels = json.loads(path.read_text())
+        users = _match(np.asarray(dataset.extra["users"])[coo.row], labels["users"], "user")
+        items = _match(np.asarray(dataset.extra["items"])[coo.col], labels["items"], "item")
+    values = model.predict(np.column_stack([users, items]))
+    shown = [np.asarray(dataset.extra[k])[i] if k in dataset.extra else i for k, i in (("users", coo.row), ("items", coo.col))]
+    return ["user", "item", "prediction"], [*shown, values]
+
+
+def _match(given: np.ndarray, known: list[str], what: str) -> np.ndarray:
+    place = {label: i for i, label in enumerate(known)}
+    strange = [label for label in map(str, given) if label not in place]
+    if strange:
+        raise errors.unknown("predict", what, strange[0], known[:1000], "Only those of the fit have a prediction.")
+    return np.array([place[str(label)] for label in given])
+
+
+def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
+    """Draw from a generator or a language model, write the draws, and return a line that says so."""
+    from corollary.base import roles
+
+    model, config = _open(run)
+    if seed is not None and "random_state" in model.get_params():
+        model.set_params(random_state=seed)
+    does = roles(type(model))
+    if "language-model" in does:
+        texts = model.generate([""] * n, max_new_tokens=200)
+        _write(out, ["text"], [texts])
+        return f"{n} texts in {out}"
+    if "generator" not in does:
+        able = [entry.name for entry in _generators()]
+        raise errors.value("sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__)
+    drawn = model.sample(n)
+    drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
+    shape = config.get("data", {}).get("image_shape")
+    if out.suffix == ".png":
+        if not shape:
+            raise errors.value("sample", "a .png file needs a model of images", type(model).__name__, "Use .csv.")
+        from corollary import plot
+
+        plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
+    else:
+        flat = drawn.reshape(n, -1)
+        _write(out, [f"x{i}" for i in range(flat.shape[1])], [*flat.T], drawn.reshape(n, *shape) if shape else drawn)
+    return f"{n} samples in {out}"
+
+
+def _generators() -> tuple[Any, ...]:
+    from corollary.catalog import entries
+
+    return entries(role="generator")
+
+
+def _write(path: Path, names: list[str], columns: list[Any], array: Any = None) -> None:
+    """Write columns as .csv, .json or .txt, or as an array in .npy or .npz."""
+    if path.suffix == ".csv":
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            writer.writerows(zip(*columns))
+    elif path.suffix == ".json":
+        plain = [np.asarray(column).tolist() for column in columns]
+        path.write_text(json.dumps([dict(zip(names, row)) for row in zip(*plain)], indent=1) + "\n")
+    elif path.suffix == ".txt":
+        path.write_text("\n".join(" ".join(map(str, row)) for row in zip(*columns)) + "\n", encoding="utf-8")
+    elif path.suffix == ".npy":
+        np.save(path, np.column_stack(columns) if array is None else array)
+    elif path.suffix == ".npz":
+        np.savez(path, **{"X": array} if array is not None else dict(zip(names, columns)))
+    else:
+        raise errors.value("--out", "the file must end in .csv, .json, .npy, .npz or .txt", repr(path.suffix))
+
+
+def list_runs(directory: Path) -> list[dict[str, Any]]:
+    """Return a row for every run below a directory."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"runs: no directory {str(directory)!r}. `corollary fit … --run DIR` makes one.")
+    rows = []
+    for config_path in sorted(directory.rglob("config.json")):
+        folder = config_path.parent
+        config = json.loads(config_path.read_text())
+        with open(folder / "history.csv", newline="") as file:
+            history = list(csv.DictReader(file))
+        last = history[-1] if history else {}
+        shown = {key: value for key, value in last.items() if key not in ("step", "seconds") and value}
+        rows.append(
+            {
+                "run": str(folder),
+                "model": find(config["model"]).name,
+                "data": config.get("data", {}).get("name", ""),
+                "steps": len(history),
+                "seconds": round(float(last.get("seconds", 0.0)), 2),
+                "last": ", ".join(f"{key} {float(value):.4g}" for key, value in shown.items()),
+                "state": "whole" if (folder / "report.html").exists() else "no report",
+            }
+        )
+    return rows

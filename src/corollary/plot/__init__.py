@@ -1,0 +1,14 @@
+"""One function per picture; each returns a Matplotlib figure and touches no global state."""
+
+from corollary.plot.pictures import (
+    codes,
+    confusion,
+    curves,
+    image_grid,
+    leaderboard,
+    pairs,
+    predictions,
+    save,
+)
+
+__all__ = ["codes", "confusion", "curves", "image_grid", "leaderboard", "pairs", "predictions", "save"]
