@@ -83,8 +83,10 @@ def seeded(seed: int | Tensor) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         if isinstance(seed, Tensor):
             torch.set_rng_state(seed)
-        else:
-            torch.manual_seed(seed)
+        else:  # torch.manual_seed would also keep a stack trace for every kind of device that is not there
+            torch.default_generator.manual_seed(seed)
+            if torch.cuda.is_available():
+                torch.cuda.manual_seed_all(seed)
         yield
 
 
@@ -159,7 +161,7 @@ class GradientLearner:
     @property
     def done(self) -> bool:
         """Whether every epoch has been run."""
-        return self.epoch >= self.training.epochs
+        return bool(self.epoch >= self.training.epochs)
 
     def step(self) -> Metrics | None:
         """Run one epoch, or the rest of one; ``None`` if the engine asked for a pause."""
@@ -213,14 +215,14 @@ class GradientLearner:
         self._set_rate()
         self._zero_grad()
         if self.gradient is not None:
-            loss, metrics = self.gradient(self.module, *batch), {}
+            loss, metrics = self.gradient(self.module, *batch), dict[str, Tensor]()
         else:
             out = self.objective(self.wrapped, *batch)
             loss, metrics = out if isinstance(out, tuple) else (out, {})
             if self.run.fabric is not None:
                 self.run.fabric.backward(loss * scale)
             else:
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
         self._record({"loss": loss, **metrics}, size, scale)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._vectors(), self.training.clip_norm)
@@ -260,7 +262,9 @@ class GradientLearner:
         if training.schedule == "constant" and not training.warmup:
             return
         total = training.epochs * self.batches.count(training.batch_size)
-        rate = training.learning_rate * optim.schedule(training.schedule, self.updates, total, training.warmup)
+        rate = training.learning_rate * optim.schedule(
+            training.schedule, self.updates, total, training.warmup
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
@@ -276,9 +280,13 @@ class GradientLearner:
             groups = [trained, []]
         kind = optim.NAMES[training.optimizer][0]
         if kind == "Muon" and any(p.ndim != 2 for p in trained):
-            raise value_error(self.owner, "muon takes matrices only", "biases or kernels", "Use optimizer='adam'.")
+            raise value_error(
+                self.owner, "muon takes matrices only", "biases or kernels", "Use optimizer='adam'."
+            )
         uniform = len({(p.dtype, p.device) for p in trained}) == 1
-        mixed = self.run.precision is None or self.run.precision.endswith("mixed")  # else Fabric changes the type
+        mixed = self.run.precision is None or self.run.precision.endswith(
+            "mixed"
+        )  # else Fabric changes the type
         flat = kind in ELEMENTWISE and uniform and mixed
         decays = (training.weight_decay, 0.0)
         options: list[dict[str, Any]] = [
@@ -286,7 +294,9 @@ class GradientLearner:
             for group, decay in zip(groups, decays)
             if group
         ]
-        if kind == "Adam" and training.weight_decay:  # decoupled: the penalty is not rescaled by the gradients
+        if (
+            kind == "Adam" and training.weight_decay
+        ):  # decoupled: the penalty is not rescaled by the gradients
             return optim.create("adamw", options, lr=training.learning_rate), flat
         return optim.create(training.optimizer, options, lr=training.learning_rate), flat
 
@@ -308,7 +318,7 @@ class GradientLearner:
         kind = self.training.average
         if kind is None:
             return None
-        rule = None if kind == "polyak" else get_ema_multi_avg_fn(float(kind))
+        rule = None if kind == "polyak" else get_ema_multi_avg_fn(float(kind))  # type: ignore[no-untyped-call]
         return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
 
     def _validated(self) -> Metrics:

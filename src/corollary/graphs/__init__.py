@@ -1,0 +1,26 @@
+"""Learning on graphs: nodes, whole graphs and links.
+
+Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "GraphNetwork": "network",
+    "NodeClassifier": "nodes",
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.graphs.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'corollary.graphs' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,219 @@
+"""Graph layers against torch_geometric, and the identities that they must satisfy."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+
+from corollary import nn
+from corollary.nn import sparse
+
+torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch_geometric calls torch.jit.script when imported
+    import torch_geometric.nn as pyg
+    from torch_geometric.utils import to_torch_csr_tensor
+
+GCN = [{}, {"improved": True}, {"normalize": False}, {"add_self_loops": False}, {"bias": False}, {"cached": True},
+       {"flow": "target_to_source"}]  # fmt: skip
+
+
+def graph(n=12, edges=40, width=5, seed=0, dtype=torch.float32):
+    """Directed, with several edges between the same nodes, two self-loops and an isolated node."""
+    g = torch.Generator().manual_seed(seed)
+    ends = torch.stack(
+        [torch.randint(0, 5, (edges,), generator=g), torch.randint(5, n - 1, (edges,), generator=g)]
+    )
+    ends = torch.cat([ends, ends[:, :9].flip(0), torch.tensor([[2, 7], [2, 7]])], 1)
+    ends = ends[:, torch.randperm(ends.shape[1], generator=g)]
+    x = torch.randn(n, width, generator=g, dtype=dtype)
+    return x, ends, torch.rand(ends.shape[1], generator=g, dtype=dtype) + 0.1
+
+
+def results(layer, x, edges, *rest):
+    """Return the output of a layer and the gradients of a loss by input, weights and parameters."""
+    x = x.clone().requires_grad_()
+    rest = tuple(r if r is None else r.clone().requires_grad_() for r in rest)
+    out = layer(x, edges, *rest)
+    (out * torch.arange(out.numel()).reshape(out.shape).cos()).sum().backward()
+    return [out, x.grad, *(r.grad for r in rest if r is not None), *(p.grad for p in layer.parameters())]
+
+
+def agree(ours, theirs, *data, strict=True):
+    # The same sums of float32 numbers in another order: some units of the last place.
+    ours.load_state_dict(theirs.state_dict(), strict=strict)
+    for a, b in zip(results(ours, *data), results(theirs, *data), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", GCN, ids=str)
+@pytest.mark.parametrize("widths", [(5, 3), (5, 9)], ids=["narrowing", "widening"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gcn_equals_torch_geometric(options, widths, weighted):
+    torch.manual_seed(0)
+    x, edges, weight = graph()
+    agree(
+        nn.GCNConv(*widths, **options),
+        pyg.GCNConv(*widths, **options),
+        x,
+        edges,
+        weight if weighted else None,
+    )
+
+
+def test_gcn_equals_the_dense_formula():
+    x, edges, weight = graph(dtype=torch.float64)
+    A = torch.zeros(12, 12, dtype=torch.float64).index_put((edges[1], edges[0]), weight, accumulate=True)
+    A = A + torch.eye(12) * (A.diagonal() == 0)
+    scale = A.sum(1).rsqrt()
+    layer = nn.GCNConv(5, 3).double()
+    expected = scale[:, None] * A * scale @ x @ layer.lin.weight.T + layer.bias
+    torch.testing.assert_close(layer(x, edges, weight), expected)
+
+
+def test_first_and_second_derivatives():
+    x, edges, weight = graph(dtype=torch.float64)
+    layer = nn.GCNConv(5, 2).double()
+    inputs = (x.requires_grad_(), weight.requires_grad_())
+    assert torch.autograd.gradcheck(lambda x, w: layer(x, edges, w), inputs)
+    assert torch.autograd.gradgradcheck(lambda x, w: layer(x, edges, w), inputs)
+
+
+def test_stacked_features_are_one_product_each():
+    x, edges, _ = graph()
+    layer = nn.GCNConv(5, 3)
+    stack = torch.stack([x, 2 * x, -x])
+    torch.testing.assert_close(layer(stack, edges), torch.stack([layer(s, edges) for s in stack]))
+
+
+def test_lazy_width_is_that_of_the_first_input():
+    x, edges, _ = graph()
+    layer = nn.GCNConv(-1, 3)
+    assert layer(x, edges).shape == (12, 3)
+    assert layer.lin.weight.shape == (3, 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_near_single(dtype):
+    x, edges, _ = graph()
+    layer = nn.GCNConv(5, 3)
+    expected = layer(x, edges)
+    torch.testing.assert_close(layer.to(dtype)(x.to(dtype), edges).float(), expected, atol=0.05, rtol=0.05)
+
+
+def test_torch_kernels_equal_the_compiled_ones(monkeypatch):
+    x, edges, weight = graph()
+    layer = nn.GCNConv(5, 3)
+    compiled = results(layer, x, edges, weight)
+    layer.zero_grad()
+    monkeypatch.setattr(sparse, "_product", sparse._torch_product)
+    for a, b in zip(results(layer, x, edges, weight), compiled, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_changed_edge_list_is_seen():
+    x, edges, weight = graph()
+    layer = nn.GCNConv(5, 3)
+    before = layer(x, edges, weight)
+    assert torch.equal(layer(x, edges, weight), before)
+    weight *= torch.linspace(1, 2, len(weight))
+    assert not torch.allclose(layer(x, edges, weight), before)
+    torch.testing.assert_close(layer(x, edges, weight), layer(x, edges.clone(), weight.clone()))
+    edges[1, 0] = 11
+    torch.testing.assert_close(layer(x, edges, weight), layer(x, edges.clone(), weight.clone()))
+
+
+def test_the_memory_of_a_graph_dies_with_it():
+    x, edges, weight = graph()
+    layer = nn.GCNConv(5, 3)
+    layer(x, edges, weight)
+    ghost = weakref.ref(edges)
+    del edges
+    gc.collect()
+    assert ghost() is None
+
+
+def test_cached_keeps_the_first_graph():
+    x, edges, _ = graph()
+    layer = nn.GCNConv(5, 3, cached=True)
+    first = layer(x, edges)
+    assert torch.equal(layer(x, edges[:, :3]), first)
+    layer.reset_parameters()
+    assert not torch.allclose(layer(x, edges[:, :3]), layer.lin(x) * 0)
+    assert layer._first.shape == (12, 12)
+
+
+def test_a_graph_of_one_node_and_a_graph_without_edges():
+    layer = nn.GCNConv(5, 3)
+    none = torch.empty(2, 0, dtype=torch.long)
+    for n in (1, 4):
+        x = torch.randn(n, 5)
+        torch.testing.assert_close(layer(x, none), layer.lin(x) + layer.bias)
+
+
+def test_compiled_and_exported_modules_agree():
+    x, edges, weight = graph()
+    layer = nn.GCNConv(5, 3).eval()
+    program = torch.export.export(layer, (x, edges, weight))
+    torch.testing.assert_close(program.module()(x, edges, weight), layer(x, edges, weight))
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, edges, weight), layer(x, edges, weight))
+
+
+@pytest.mark.parametrize("edges, error, words", [
+    (torch.tensor([[0, 12], [1, 1]]), ValueError, r"edges must join nodes 0 to 11 .*got 0 to 12"),
+    (torch.tensor([[0, -1], [1, 1]]), ValueError, r"got -1 to 1"),
+    (torch.zeros(4, 2, dtype=torch.long), ValueError, r"edge_index must have shape \(2, E\); got shape \(4, 2\)"),
+    (torch.zeros(2, 4), TypeError, r"edge_index must be a tensor of integers; got torch.float32"),
+    ([[0], [1]], TypeError, r"got list"),
+])  # fmt: skip
+def test_bad_edges_are_named(edges, error, words):
+    with pytest.raises(error, match=words):
+        nn.GCNConv(5, 3)(graph()[0], edges)
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"normalize": False, "add_self_loops": True}, "add_self_loops=True needs normalize=True"),
+    ({"flow": "up"}, "flow must be 'source_to_target' or 'target_to_source'; got 'up'"),
+    ({"aggr": "max"}, "aggr must be 'add'; got 'max'"),
+])  # fmt: skip
+def test_bad_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        nn.GCNConv(5, 3, **options)
+
+
+def test_permuting_the_nodes_permutes_the_output():
+    x, edges, weight = graph()
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(12)
+    layer = nn.GCNConv(5, 3)
+    torch.testing.assert_close(layer(x[order], place[edges], weight), layer(x, edges, weight)[order])
+
+
+def test_many_layers_smooth_towards_the_square_root_of_the_degrees():
+    # Not to a constant, as one sometimes reads: the top eigenvector of the normalised matrix is sqrt(d + 1).
+    edges = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 0, 0, 0, 0]])
+    layer = nn.GCNConv(1, 1, bias=False).double()
+    layer.lin.weight.data.fill_(1.0)
+    x = torch.rand(5, 1, dtype=torch.float64)
+    for _ in range(200):
+        x = layer(x, edges)
+    assert (x[0] / x[1]).item() == pytest.approx((5 / 2) ** 0.5, rel=1e-6)
+
+
+def test_the_csr_form_of_torch_geometric_gives_the_same():
+    x, edges, weight = graph()
+    theirs = pyg.GCNConv(5, 3, normalize=False)
+    ours = nn.GCNConv(5, 3, normalize=False)
+    ours.load_state_dict(theirs.state_dict())
+    edges = torch.unique(edges, dim=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        csr = to_torch_csr_tensor(edges.flip(0), weight[: edges.shape[1]], size=(12, 12))
+    torch.testing.assert_close(ours(x, edges, weight[: edges.shape[1]]), theirs(x, csr), atol=1e-5, rtol=1e-5)

@@ -1,0 +1,199 @@
+"""Node classification on graphs in their several forms."""
+
+from __future__ import annotations
+
+import warnings
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+import corollary
+from corollary import NodeClassifier, Run, Training
+from corollary.data import Graph
+
+torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch_geometric.data import Data
+
+
+def blocks(n=60, seed=0):
+    """Two groups with many edges inside and few between; features are noise with a hint."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    near = rng.random((n, n)) < np.where(y[:, None] == y, 0.2, 0.02)
+    edges = np.stack(np.nonzero(near | near.T))
+    x = rng.normal(size=(n, 6)).astype(np.float32)
+    x[:, 0] += y
+    train = np.zeros(n, bool)
+    train[:20] = True
+    val = np.zeros(n, bool)
+    val[20:30] = True
+    return Graph(x, edges, y, train_mask=train, val_mask=val, test_mask=~(train | val))
+
+
+SMALL = {"hidden_layer_sizes": (8,), "random_state": 0, "training": Training(epochs=60)}
+
+
+def test_it_learns_from_some_labels_those_of_the_others():
+    model = NodeClassifier(**SMALL).fit(blocks())
+    assert model.score(blocks()) > 0.85
+    assert model.predict_proba(blocks()).shape == (60, 2)
+    assert model.n_validation_ == 10
+    assert {"loss", "validation_loss", "validation_accuracy"} <= set(model.history_[0])
+
+
+def test_labels_outside_the_training_mask_are_never_seen():
+    g = blocks()
+    hidden = np.where(g.train_mask | g.val_mask, g.y, -1)
+    masked = Graph(g.x, g.edge_index, hidden, train_mask=g.train_mask, val_mask=g.val_mask)
+    a, b = NodeClassifier(**SMALL).fit(g), NodeClassifier(**SMALL).fit(masked)
+    assert np.array_equal(a.predict_proba(g), b.predict_proba(g))
+
+
+def test_unlabelled_nodes_need_no_mask():
+    g = blocks()
+    y = np.where(np.arange(60) < 30, g.y, -1)
+    plain = Graph(g.x, g.edge_index)
+    model = NodeClassifier(**SMALL).fit(plain, y)
+    assert model.classes_.tolist() == [0, 1]
+    named = np.array([["red", "blue"][i] if i >= 0 else None for i in y], dtype=object)
+    other = NodeClassifier(**SMALL).fit(plain, named)
+    assert other.classes_.tolist() == ["blue", "red"]
+    assert set(other.predict(plain)) == {"blue", "red"}
+    as_float = np.where(y < 0, np.nan, y)
+    assert np.array_equal(
+        model.predict_proba(plain), NodeClassifier(**SMALL).fit(plain, as_float).predict_proba(plain)
+    )
+
+
+def test_all_forms_of_a_graph_give_the_same():
+    g = blocks()
+    data = Data(x=torch.tensor(g.x), edge_index=torch.tensor(g.edge_index), y=torch.tensor(g.y),
+                train_mask=torch.tensor(g.train_mask), val_mask=torch.tensor(g.val_mask))  # fmt: skip
+    ours, theirs = NodeClassifier(**SMALL).fit(g), NodeClassifier(**SMALL).fit(data)
+    assert np.array_equal(ours.predict_proba(g), theirs.predict_proba(data).numpy())
+    assert isinstance(theirs.predict(data), torch.Tensor)
+    net = nx.Graph()
+    net.add_nodes_from((i, {"x": g.x[i], "y": int(g.y[i])}) for i in range(60))
+    net.add_edges_from(g.edge_index.T.tolist())
+    bare = Graph(g.x, g.edge_index, g.y)
+    expected = NodeClassifier(**SMALL).fit(bare).predict_proba(bare)
+    # The same edges in another order, so the sums differ in the last place, sixty updates long.
+    np.testing.assert_allclose(NodeClassifier(**SMALL).fit(net).predict_proba(net), expected, atol=1e-3)
+
+
+def test_order_of_the_nodes_does_not_matter_in_prediction():
+    g = blocks()
+    model = NodeClassifier(**SMALL).fit(g)
+    order = np.random.default_rng(1).permutation(60)
+    place = np.argsort(order)
+    turned = Graph(g.x[order], place[g.edge_index])
+    np.testing.assert_allclose(model.predict_proba(turned), model.predict_proba(g)[order], atol=1e-6)
+
+
+def test_edge_weights_count():
+    g = blocks()
+    weight = np.random.default_rng(0).random(g.num_edges).astype(np.float32)
+    weighted = Graph(g.x, g.edge_index, g.y, weight)
+    model = NodeClassifier(**SMALL).fit(weighted)
+    assert not np.allclose(model.predict_proba(weighted), model.predict_proba(g))
+
+
+def test_saved_and_loaded_it_predicts_the_same(tmp_path):
+    model = NodeClassifier(**SMALL).fit(blocks())
+    again = corollary.load(model.save(tmp_path / "nodes.safetensors"))
+    assert np.array_equal(again.predict_proba(blocks()), model.predict_proba(blocks()))
+
+
+def test_a_resumed_fit_equals_an_uninterrupted_one(tmp_path):
+    def model(epochs):
+        return NodeClassifier(**{**SMALL, "training": Training(epochs=epochs, early_stopping=False)})
+
+    whole = model(12).fit(blocks())
+    with Run(tmp_path, progress=False):
+        model(5).fit(blocks())
+    with Run(tmp_path, resume=True, progress=False):
+        rest = model(12).fit(blocks())
+    assert [row["step"] for row in rest.history_] == list(range(1, 13))
+    assert np.array_equal(rest.predict_proba(blocks()), whole.predict_proba(blocks()))
+
+
+def test_validation_nodes_stop_the_fit_and_can_be_told_not_to():
+    impatient = NodeClassifier(**{**SMALL, "training": Training(epochs=300, patience=2, learning_rate=0.2)})
+    assert impatient.fit(blocks()).n_iter_ < 300
+    stubborn = NodeClassifier(
+        **{**SMALL, "training": Training(epochs=20, early_stopping=False, learning_rate=0.2)}
+    )
+    assert stubborn.fit(blocks()).n_iter_ == 20
+
+
+def test_the_global_random_state_is_left_alone():
+    before = torch.get_rng_state()
+    NodeClassifier(**SMALL).fit(blocks())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_double_stays_double():
+    g = blocks()
+    double = Graph(g.x.astype(np.float64), g.edge_index, g.y)
+    assert NodeClassifier(**SMALL).fit(double).predict_proba(double).dtype == np.float64
+
+
+def test_one_batch_can_be_learned_by_heart():
+    g = blocks()
+    model = NodeClassifier(
+        hidden_layer_sizes=(64,), dropout=0.0, random_state=0, training=Training(epochs=300)
+    )
+    assert model.fit(Graph(g.x, g.edge_index[:, :0], g.y)).score(Graph(g.x, g.edge_index[:, :0], g.y)) > 0.95
+
+
+def _with(**changes):
+    g = blocks()
+    fields = {
+        "x": g.x,
+        "edge_index": g.edge_index,
+        "y": g.y,
+        "train_mask": g.train_mask,
+        "val_mask": g.val_mask,
+    }
+    return Graph(**{**fields, **changes})
+
+
+@pytest.mark.parametrize("graph, error, words", [
+    (_with(y=None), ValueError, r"labels must be given as y, or be the graph's y \(60\); got none"),
+    (_with(y=np.zeros(60, int)), ValueError, "at least two classes"),
+    (_with(y=np.full(60, -1)), ValueError, "every node of train_mask must have a label; got 20 without one"),
+    (_with(y=np.arange(3)), ValueError, r"one label per node \(60\); got shape \(3,\)"),
+    (_with(y=np.linspace(0, 1, 60)), TypeError, "labels must be classes; got real numbers"),
+    (_with(train_mask=np.ones((60, 3), bool)), ValueError, r"train_mask must have shape \(n,\); got shape \(60, 3\)"),
+    (_with(x=None), ValueError, "must have node features"),
+    (_with(edge_index=np.array([[0], [60]])), ValueError, "edges must join nodes 0 to 59"),
+    ("graph", TypeError, "a graph must have edge_index"),
+])  # fmt: skip
+def test_bad_graphs_are_named(graph, error, words):
+    with pytest.raises(error, match=words):
+        NodeClassifier(**SMALL).fit(graph)
+
+
+@pytest.mark.parametrize("params, words", [
+    ({"layer": "gnc"}, "layer"), ({"dropout": 1.0}, "dropout"), ({"hidden_layer_sizes": (0,)}, "must be positive"),
+    ({"activation": "rulu"}, "activation"),
+])  # fmt: skip
+def test_bad_parameters_are_named(params, words):
+    with pytest.raises(ValueError, match=words):
+        NodeClassifier(**params).fit(blocks())
+
+
+def test_training_must_be_a_training():
+    with pytest.raises(TypeError, match="training must be a Training; got 3"):
+        NodeClassifier(training=3).fit(blocks())
+
+
+def test_the_width_of_the_features_is_remembered():
+    model = NodeClassifier(**SMALL).fit(blocks())
+    with pytest.raises(ValueError, match="node features must have width 6; got width 2"):
+        model.predict(_with(x=np.zeros((60, 2))))
