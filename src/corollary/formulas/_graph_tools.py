@@ -58,11 +58,6 @@ def propagation(A):
     return scaled(A + np.eye(len(A)), A.sum(1) + 1)
 
 
-def relu(x):
-    """Positive part."""
-    return np.maximum(x, 0.0)
-
-
 S3 = [np.array(g) for g in permutations(range(3))]
 
 

@@ -19,7 +19,6 @@ from corollary.formulas._graph_tools import (
     multiset,
     permutation_matrix,
     propagation,
-    relu,
     scaled,
     star,
 )
@@ -425,8 +424,8 @@ def chebnet(rng, claim):
     latex=r"X' = \sigma(\hat A X W), \qquad \hat A = \tilde D^{-1/2}(A + I)\tilde D^{-1/2}, \qquad "
     r"q_{ij} = \frac{a_{ij} + \delta_{ij}}{\sqrt{\tilde d_i \tilde d_j}}",
     where="001 §16.2; 002 Graphs; 003 Graph neural nets",
-    right=lambda A, X, W: relu(propagation(A) @ X @ W),
-    wrong=lambda A, X, W: relu(scaled(A + np.eye(len(A)), A.sum(1)) @ X @ W),
+    right=lambda A, X, W: np.tanh(propagation(A) @ X @ W),
+    wrong=lambda A, X, W: np.tanh(scaled(A + np.eye(len(A)), A.sum(1)) @ X @ W),
     systems=("gcn",),
     functions=("corollary.nn.GCNConv",),
 )
@@ -437,7 +436,7 @@ def gcn_layer(rng, claim):
     looped = []
     for around in neighbours:
         mixed = sum(X[j] / (len(around) * len(neighbours[j])) ** 0.5 for j in around)
-        looped.append([max(0.0, mixed @ W[:, c]) for c in range(3)])
+        looped.append([np.tanh(mixed @ W[:, c]) for c in range(3)])
     P = permutation_matrix(rng, 7)
     return all_of(
         equal(claim(A, X, W), looped, tol=1e-12),
@@ -525,7 +524,7 @@ def oversmoothing_limit(A, x):
     functions=("corollary.theory.graphs",),
 )
 def gcn_oversmoothing(rng, claim):
-    """Long mixing leaves a node of a connected graph only its degree, self-loop counted: the root of it."""
+    """Long mixing over a connected graph leaves each node the root of its degree times a common factor."""
     outcomes = []
     for A in (star(5), connected_graph(rng, 10)):
         x = rng.uniform(0.5, 1.5, size=len(A))
