@@ -158,7 +158,7 @@ def implicit_model(rng, claim):
     "llm-noisy-channel",
     latex=r"P(\text{target} \mid \text{source}) \propto "
     r"P(\text{source} \mid \text{target})\,P(\text{target})",
-    where="001 §15.2; 003 Language models",
+    where="001 §15.2; 003 NLP",
     right=lambda channel, language: channel * language / np.sum(channel * language),
     wrong=lambda channel, language: channel / np.sum(channel),
     systems=("gpt", "seq2seq"),

@@ -46,7 +46,7 @@ def perplexity(rng, claim):
     "metric-inception-score",
     latex=r"IS = \exp\big(\mathbb{E}_x KL(p(y \mid x) \Vert p(y))\big) \in [1, K], "
     r"\qquad p(y) = \mathbb{E}_x p(y \mid x)",
-    where="003 Evaluation",
+    where="003 Evaluation metrics",
     right=lambda P: np.exp(rel_entr(P, P.mean(0)).sum(1).mean()),
     wrong=lambda P: np.exp(rel_entr(P, 1 / P.shape[1]).sum(1).mean()),
     systems=("metrics",),
@@ -79,7 +79,7 @@ def frechet(mean, cov, other_mean, other_cov):
     "metric-fid",
     latex=r"FID = \lVert\mu - \mu_\theta\rVert^2 + "
     r"\mathrm{Tr}\big(\Sigma + \Sigma_\theta - 2(\Sigma\Sigma_\theta)^{1/2}\big) = W_2^2",
-    where="003 Evaluation",
+    where="003 Evaluation metrics",
     right=frechet,
     wrong=lambda mean, cov, other_mean, other_cov: (
         np.sum((mean - other_mean) ** 2) + np.sum((sqrtm(cov) - sqrtm(other_cov)) ** 2)

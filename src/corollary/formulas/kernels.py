@@ -370,7 +370,7 @@ def bayes_predictive(rng, claim):
     "mcmc-metropolis-hastings",
     latex=r"p = \tfrac1Z e^{-f}: \quad a(\theta \to \theta') = "
     r"\min\Big\{1, \frac{r(\theta \mid \theta')}{r(\theta' \mid \theta)}\,e^{f(\theta) - f(\theta')}\Big\}",
-    where="003 Bayesian networks",
+    where="003 Bayesian DNNs",
     right=lambda f, f_new, forth, back: np.minimum(1, back / forth * np.exp(f - f_new)),
     wrong=lambda f, f_new, forth, back: np.minimum(1, forth / back * np.exp(f - f_new)),
     systems=("metropolis",),
@@ -401,7 +401,7 @@ def hamiltonian_right(theta, y, mass, potential, slope):
     "mcmc-hamiltonian",
     latex=r"H = \frac{\lVert y\rVert^2}{2m} + f(\theta), \quad \dot\theta = \nabla_y H = \frac ym, \quad "
     r"\dot y = -\nabla_\theta H, \quad a = \min(1, e^{H - H'})",
-    where="003 Bayesian networks",
+    where="003 Bayesian DNNs",
     right=hamiltonian_right,
     wrong=lambda theta, y, mass, potential, slope: (
         y**2 / (2 * mass) + potential(theta),
@@ -502,7 +502,7 @@ def kinetic_discrete(rng, claim):
     "langevin-sghmc",
     latex=r"d\theta = \frac ym\,dt, \qquad "
     r"dy = -\nabla_\theta H\,dt - B\frac ym\,dt + \mathcal N(0, 2B\,dt)",
-    where="003 Bayesian networks",
+    where="003 Bayesian DNNs",
     right=lambda B, mass: B / mass,
     errata=(Erratum("E87", r"friction $-By\,dt$ for any mass", r"$-B\frac ym\,dt$", lambda B, mass: B),),
     systems=("langevin",),
