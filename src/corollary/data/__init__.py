@@ -14,7 +14,16 @@ holds the checks at the border of every model, ``corollary.data.augment`` the im
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corollary.data import augment
+    from corollary.data.dataset import Dataset
+    from corollary.data.graphs import Graph
+    from corollary.data.loading import load
+    from corollary.data.registry import describe, names
+    from corollary.data.splitting import split
+    from corollary.data.tables import encoder, numeric
 
 _WHERE = {
     "Dataset": "dataset",

