@@ -57,6 +57,7 @@ TABLE = """
 # connectionism
 hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
 # linear
+pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 # completion
 # mixtures
 # networks
