@@ -25,15 +25,15 @@ def as_array(values: Any) -> np.ndarray:
     """Return an array, a torch tensor, a frame or a nested list as a NumPy array."""
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
-        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
-    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+        values = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
 
 
 def read_npy(path: Path) -> np.ndarray:
     """Return the array of a ``.npy`` file; one of Python objects is refused, since reading it runs code."""
     mapped = path.stat().st_size > _MAPPED
     try:
-        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        return np.asanyarray(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
     except Exception as error:  # whatever the bytes make NumPy raise
         raise _unreadable(path.name, error) from error
 

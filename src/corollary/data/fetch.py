@@ -21,6 +21,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from corollary import errors
@@ -182,7 +183,7 @@ def _run(line: list[str], archive: Archive, folder: Path, cwd: Path | None = Non
         raise _unobtainable(archive, f"exit code {code}: {said[-1].strip()[:200] if said else 'no message'}")
 
 
-def _watch(process: subprocess.Popen, archive: Archive, folder: Path) -> int:
+def _watch(process: subprocess.Popen[bytes], archive: Archive, folder: Path) -> int:
     """Wait for the client; on a terminal, show how much has come."""
     start, shown = time.monotonic(), False
     while (code := process.poll()) is None:
@@ -247,13 +248,18 @@ class Members:
         if self.path.suffix in (".whl", ".zip"):
             with zipfile.ZipFile(self.path) as archive:
                 for name in archive.namelist():
-                    yield name, lambda name=name: archive.read(name)
+                    yield name, partial(archive.read, name)
         else:
             inner = io.BytesIO(_deb_data(self.path)) if self.path.suffix == ".deb" else None
-            with tarfile.open(None if inner else self.path, "r|*", fileobj=inner) as archive:
-                for member in archive:
+            with tarfile.open(None if inner else self.path, "r|*", fileobj=inner) as bundle:
+                for member in bundle:
                     if member.isfile():
-                        yield member.name.removeprefix("./"), lambda m=member: archive.extractfile(m).read()
+                        yield member.name.removeprefix("./"), partial(_content, bundle, member)
+
+
+def _content(bundle: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = bundle.extractfile(member)
+    return stream.read() if stream is not None else b""
 
 
 def _deb_data(path: Path) -> bytes:

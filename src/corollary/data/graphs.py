@@ -142,18 +142,18 @@ def _features(x: Any, owner: str, needed: bool, dimension: int | None) -> np.nda
             do = "Set x, for instance to np.eye(n) or to the node degrees."
             raise errors.value(owner, "the graph must have node features x (n, d)", "none", do)
         return None
-    x = as_array(x.toarray() if hasattr(x, "toarray") else x)
-    if x.ndim != 2:
-        raise errors.value(owner, "node features x must have shape (n, d)", f"shape {x.shape}")
-    if x.shape[0] == 0:
+    array = as_array(x.toarray() if hasattr(x, "toarray") else x)
+    if array.ndim != 2:
+        raise errors.value(owner, "node features x must have shape (n, d)", f"shape {array.shape}")
+    if array.shape[0] == 0:
         raise errors.value(owner, "the graph must have at least one node", "0 nodes")
-    if not np.issubdtype(x.dtype, np.floating):
-        x = x.astype(np.float32)
-    if not np.isfinite(x).all():
+    if not np.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float32)
+    if not np.isfinite(array).all():
         raise errors.value(owner, "node features must be finite", "NaN or infinity", "Impute them first.")
-    if dimension is not None and x.shape[1] != dimension:
-        raise errors.value(owner, f"node features must have width {dimension}", f"width {x.shape[1]}")
-    return x
+    if dimension is not None and array.shape[1] != dimension:
+        raise errors.value(owner, f"node features must have width {dimension}", f"width {array.shape[1]}")
+    return array
 
 
 def _edges(edge_index: Any, owner: str) -> np.ndarray:
@@ -180,11 +180,11 @@ def _check_range(edges: np.ndarray, n: int, owner: str) -> None:
 
 
 def _targets(y: Any, n: int, owner: str, needed: bool) -> np.ndarray | None:
-    y = None if y is None else as_array(y)
-    if needed and (y is None or y.ndim == 0 or y.shape[0] != n):
-        got = "none" if y is None else f"shape {y.shape}"
+    array = None if y is None else as_array(y)
+    if needed and (array is None or array.ndim == 0 or array.shape[0] != n):
+        got = "none" if array is None else f"shape {array.shape}"
         raise errors.value(owner, f"the graph must have one y per node ({n})", got)
-    return y
+    return array
 
 
 def _per_edge(values: Any, name: str, edges: np.ndarray, owner: str) -> np.ndarray | None:

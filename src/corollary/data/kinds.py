@@ -94,7 +94,7 @@ def _stack_images(X: Any, owner: str) -> np.ndarray:
     if 0 in images.shape:
         must = "there must be at least one image of at least one pixel"
         raise errors.value(owner, must, f"shape {images.shape}")
-    if images.ndim == 4 and images.shape[3] in (1, 3, 4) and images.shape[1] == images.shape[2] > 4:
+    if images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] == images.shape[2] > 4:
         do = "The channels seem to be last: pass X.transpose(0, 3, 1, 2)."
         raise errors.value(owner, "images must have shape (n, c, h, w)", f"shape {images.shape}", do)
     return images
@@ -117,7 +117,9 @@ def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
     return images.astype(np.float32) if images.dtype == np.float16 else images
 
 
-def _check_image_shape(shape: tuple, owner: str, size: tuple[int, int] | None, channels: int | None) -> None:
+def _check_image_shape(
+    shape: tuple[int, ...], owner: str, size: tuple[int, int] | None, channels: int | None
+) -> None:
     if channels is not None and shape[1] != channels:
         raise errors.value(owner, f"images must have {channels} channels", f"{shape[1]} (shape {shape})")
     if size is not None and shape[2:] != tuple(size):
@@ -232,7 +234,7 @@ def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: in
     -------
     list of ndarray
     """
-    sets = []
+    sets: list[np.ndarray] = []
     for i, item in enumerate(_listed(X, owner, "sets")):
         array = _numbers(item, f"set {i}", owner)
         array = array[:, None] if array.ndim == 1 else array

@@ -73,13 +73,18 @@ def _canonical(X: Any, kind: str) -> Any:
         return _numeric_table(X)
     if kind == "image":
         images = kinds.check_images(X, "load", scale=False)
-        return images[:, 0] if _dimensions(X) == 3 or (isinstance(X, list) and X[0].ndim == 2) else images
-    checks = {"sequence": kinds.check_sequences, "set": kinds.check_sets, "text": kinds.check_texts}
+        return images[:, 0] if _dimensions(X) == 3 else images
+    checks: dict[str, Any] = {
+        "sequence": kinds.check_sequences,
+        "set": kinds.check_sets,
+        "text": kinds.check_texts,
+    }
     if kind in checks:
         return checks[kind](X, "load")
     if kind == "ratings":
         return kinds.check_ratings(X, "load", labels=True)
-    return (kinds.check_graph if kind == "graph" else kinds.check_graphs)(X, "load", features=False)
+    check: Any = kinds.check_graph if kind == "graph" else kinds.check_graphs
+    return check(X, "load", features=False)
 
 
 def _numeric_table(X: Any) -> np.ndarray:

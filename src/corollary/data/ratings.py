@@ -51,13 +51,13 @@ def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, l
         do = "Leave unknown ratings out of the matrix."
         raise errors.value(owner, "ratings must be finite", "NaN or infinity", do)
     if shape is not None and R.shape != tuple(shape):
-        _wrong_shape(R.shape, tuple(shape), owner)
+        _wrong_shape(R.shape, shape, owner)
     return (R, users, items) if labels else R
 
 
 def _wrong_shape(got: tuple[int, int], shape: tuple[int, int], owner: str) -> None:
     must = f"X must have one row per user ({shape[0]}) and one column per item ({shape[1]})"
-    do = "Pass X.T if rows are items." if got == shape[::-1] else ""
+    do = "Pass X.T if rows are items." if got == (shape[1], shape[0]) else ""
     raise errors.value(owner, must, f"shape {got}", do)
 
 

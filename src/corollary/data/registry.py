@@ -39,7 +39,12 @@ class Entry:
         """Fetch what is needed and return the data."""
         module, function = self.reader.split(".")
         reader = getattr(import_module(f"corollary.data.named.{module}"), function)
-        about = {"kind": self.kind, "name": self.name, "licence": self.licence, "source": self.source}
+        about: dict[str, Any] = {
+            "kind": self.kind,
+            "name": self.name,
+            "licence": self.licence,
+            "source": self.source,
+        }
         if self.archive is None:
             return Dataset(**reader(**dict(self.options)), **about)
         note = f"Data set {self.name}: licence {self.licence}; source {self.source}."

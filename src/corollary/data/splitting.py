@@ -66,26 +66,24 @@ def _published(dataset: Dataset) -> tuple[Dataset, Dataset]:
         return dataset, dataset
     if "split" not in dataset.extra:
         do = "Pass a share such as test=0.2."
-        raise errors.value(
-            "split", "the data must come with a published split", f"{dataset.name!r} without one", do
-        )
-    return _divided(dataset, *dataset.extra["split"])
+        got = f"{dataset.name!r} without one"
+        raise errors.value("split", "the data must come with a published split", got, do)
+    kept, held = dataset.extra["split"]
+    return _divided(dataset, kept, held)
 
 
-def _divided(dataset: Dataset, *parts: np.ndarray) -> tuple[Dataset, ...]:
-    n = len(dataset)
-    return tuple(
-        replace(
-            dataset,
-            X=_rows(dataset.X, part),
-            y=None if dataset.y is None else _rows(dataset.y, part),
-            extra={key: _extra(value, part, n) for key, value in dataset.extra.items() if key not in _SPLITS},
-        )
-        for part in parts
+def _divided(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
+    return _part(dataset, kept), _part(dataset, held)
+
+
+def _part(dataset: Dataset, part: np.ndarray) -> Dataset:
+    extra = {key: value for key, value in dataset.extra.items() if key not in ("split", "validation")}
+    return replace(
+        dataset,
+        X=_rows(dataset.X, part),
+        y=None if dataset.y is None else _rows(dataset.y, part),
+        extra={key: _extra(value, part, len(dataset)) for key, value in extra.items()},
     )
-
-
-_SPLITS = ("split", "validation")
 
 
 def _extra(value: Any, part: np.ndarray, n: int) -> Any:
@@ -102,8 +100,8 @@ def _rows(values: Any, part: np.ndarray) -> Any:
 
 def _entries(dataset: Dataset, test: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
     R = check_ratings(dataset.X, "split").tocoo()
-    parts = _shuffled(R.nnz, test, rng)
-    return tuple(replace(dataset, X=_kept(R, part)) for part in parts)
+    kept, held = _shuffled(R.nnz, test, rng)
+    return replace(dataset, X=_kept(R, kept)), replace(dataset, X=_kept(R, held))
 
 
 def _kept(R: Any, part: np.ndarray) -> Any:
@@ -114,7 +112,7 @@ def _kept(R: Any, part: np.ndarray) -> Any:
 
 def _masked(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
     graph = check_graph(dataset.X, "split", features=False)
-    masks = np.zeros((2, graph.num_nodes), bool)
+    masks = np.zeros((2, len(dataset)), dtype=bool)
     masks[0, kept] = masks[1, held] = True
     marked = replace(dataset, X=replace(graph, train_mask=masks[0], val_mask=None, test_mask=masks[1]))
     return marked, marked

@@ -57,20 +57,20 @@ def _target_values(column: Any, target: Any) -> np.ndarray:
         must = f"target column {str(target)!r} must have no missing values"
         raise errors.value("load", must, f"{missing} of {len(column)}", "Leave those rows out.")
     if _is_numeric(column.dtype):
-        values = column.to_numpy()
-        return values if values.dtype != object else column.to_numpy(float)
-    return column.astype(str).to_numpy(dtype=object).astype(str)
+        values = np.asarray(column)
+        return values if values.dtype != object else values.astype(float)
+    return np.asarray(column.astype(str), dtype=object).astype(str)
 
 
 def _is_numeric(dtype: Any) -> bool:
     from pandas.api import types
 
-    return types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
+    return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
 def _numbers(frame: Any) -> np.ndarray:
     dtype = np.float32 if all(str(d).lower() == "float32" for d in frame.dtypes) else np.float64
-    return frame.to_numpy(dtype=dtype, na_value=np.nan)
+    return np.asarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
 
 
 # ------------------------------------------------------------------------------------- the files
@@ -208,7 +208,7 @@ def numeric(frame: Any) -> np.ndarray:
     array([[-1.,  0.,  1.],
            [ 1.,  1.,  0.]])
     """
-    return encoder(frame).fit_transform(frame)
+    return np.asarray(encoder(frame).fit_transform(frame))
 
 
 def _seconds(frame: Any) -> np.ndarray:

@@ -88,14 +88,14 @@ def cora(files: Members) -> Fields:
     return {"X": Graph(x, both_ways(ends)[0], y, **masks), "y": y, "target_names": _TOPICS["cora"]}
 
 
-def _sampled(y: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _sampled(y: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
     order = rng.permutation(len(y))
     train = np.concatenate([order[y[order] == label][:20] for label in np.unique(y)])
     rest = order[~np.isin(order, train)]
     return _masks(len(y), train, rest[:500], rest[500:1500])
 
 
-def _masks(n: int, *parts: np.ndarray) -> dict[str, np.ndarray]:
+def _masks(n: int, *parts: np.ndarray) -> dict[str, Any]:
     masks = {}
     for name, part in zip(("train_mask", "val_mask", "test_mask"), parts):
         masks[name] = np.zeros(n, bool)

