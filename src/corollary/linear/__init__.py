@@ -1,0 +1,22 @@
+"""Linear models and their networks. Names are imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "PCA": "pca",
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.linear.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'corollary.linear' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
