@@ -91,7 +91,12 @@ def measure(item: Claim) -> dict[str, Any]:
         "ours_seconds": round(median["ours"], 4),
         "peer_seconds": round(median["peer"], 4),
         "quality": {key: float(f"{value:.6g}") for key, value in quality.items()},
-        "machine": {"cpu": _cpu(), "threads": THREADS, "python": platform.python_version(), "torch": version("torch")},
+        "machine": {
+            "cpu": _cpu(),
+            "threads": THREADS,
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        },
     }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{item.name}.json").write_text(json.dumps(item.result, indent=1) + "\n")

@@ -60,9 +60,14 @@ __all__ = [
 
 # Parameters that say how long to go on, not what is fitted: a checkpoint may be resumed with others.
 BUDGET = {"epochs", "max_iter", "max_sweeps", "n_jobs", "tol", "verbose"}
-ENGINE_ATTRIBUTES = ("_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown", "_parent_callback_ctx")
+ENGINE_ATTRIBUTES = (
+    "_skl_callbacks",
+    "_callback_fit_ctx",
+    "_skl_callbacks_to_teardown",
+    "_parent_callback_ctx",
+)
 
-_BORDERS = {
+_BORDERS: dict[str, Any] = {
     "graph": kinds.check_graph,
     "image": kinds.check_images,
     "ratings": kinds.check_ratings,
@@ -123,7 +128,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        return self._fit(X, y)
+        self._fit(X, y)
+        return self
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def _fit(self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None) -> Self:
@@ -168,8 +174,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise
         except BaseException:
             engine = {key: value for key, value in vars(self).items() if key in ENGINE_ATTRIBUTES}
-            vars(self).clear()
-            vars(self).update(before | engine)
+            self.__dict__ = before | engine
             raise
 
     def _notifier(self, data: Data, total: int | None) -> Any:
@@ -180,15 +185,21 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         def attributes(learner: Any) -> dict[str, Any]:
             model = _bare_copy(self)
             model._adopt(learner)
-            return {key: value for key, value in vars(model).items() if key not in model.get_params(deep=False)}
+            return {
+                key: value for key, value in vars(model).items() if key not in model.get_params(deep=False)
+            }
 
         def notify(event: Event) -> bool:
             task = context.subcontext(task_name="step")
             task.call_on_fit_task_begin(estimator=self, X=data.X, y=data.y)
             give = partial(attributes, event.learner)
-            stop = task.call_on_fit_task_end(estimator=self, X=data.X, y=data.y, reconstruction_attributes=give)
+            stop = task.call_on_fit_task_end(
+                estimator=self, X=data.X, y=data.y, reconstruction_attributes=give
+            )
             if stop or event.learner.done:
-                context.call_on_fit_task_end(estimator=self, X=data.X, y=data.y, reconstruction_attributes=give)
+                context.call_on_fit_task_end(
+                    estimator=self, X=data.X, y=data.y, reconstruction_attributes=give
+                )
             return bool(stop)
 
         return notify
@@ -252,7 +263,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _load_attributes(self, fitted: dict[str, Any]) -> None:
         weights = fitted.pop("module_", None)
-        vars(self).update(fitted)
+        self.__dict__.update(fitted)
         if weights is not None:
             self.module_ = self._module()
             self.module_.load_state_dict(weights)
@@ -338,7 +349,9 @@ class GradientTrained(Estimator):
         if validate is not None:
             validate = partial(validate, module)
         elif plan.early_stopping:
-            kept, held = _hold_out(len(tensors[0]), plan.validation_fraction, seed, stratify, type(self).__name__)
+            kept, held = _hold_out(
+                len(tensors[0]), plan.validation_fraction, seed, stratify, type(self).__name__
+            )
             held_out = tuple(t if t is None else t[held] for t in tensors)
             tensors = tuple(t if t is None else t[kept] for t in tensors)
             validate = partial(evaluate, objective, module, *held_out)
@@ -529,7 +542,8 @@ class Recommender:
         check_is_fitted(self)
         check_count(self, "n", n)
         users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
-        return self._recommend(users, n, seen)  # type: ignore[attr-defined]
+        items, scores = self._recommend(users, n, seen)  # type: ignore[attr-defined]
+        return items, scores
 
 
 class LanguageModel:
@@ -594,7 +608,9 @@ def _crc(value: Any, seed: int) -> int:
     array = np.asarray(value)
     seed = zlib.crc32(f"{array.dtype}{array.shape}".encode(), seed)
     flat = array.reshape(-1)[:: max(1, array.size // 65536)]
-    return zlib.crc32(np.ascontiguousarray(flat).tobytes() if array.dtype != object else repr(flat).encode(), seed)
+    return zlib.crc32(
+        np.ascontiguousarray(flat).tobytes() if array.dtype != object else repr(flat).encode(), seed
+    )
 
 
 def _target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> np.ndarray:
@@ -608,7 +624,7 @@ def _target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> np.nd
         raise errors.value(name, f"y must have one entry per sample ({rows})", len(y))
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise errors.value(name, "y must be finite", "NaN or infinity in Input y", "Leave those rows out.")
-    return y
+    return np.asarray(y)
 
 
 def _to_numpy(X: Any) -> Any:

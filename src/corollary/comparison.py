@@ -251,7 +251,15 @@ def _measure(
             score = job.measure(model, held)
         row["score"] = score if np.isfinite(score) else None
         row["error"] = "" if np.isfinite(score) else f"score is {score}"
-    except (ValueError, TypeError, ArithmeticError, RuntimeError, ImportError, AttributeError, MemoryError) as error:
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        RuntimeError,
+        ImportError,
+        AttributeError,
+        MemoryError,
+    ) as error:
         row["error"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         row["seconds"] = round(perf_counter() - start, 3)
     return row

@@ -23,7 +23,7 @@ class Diverged(FloatingPointError):
 
 
 def wording(owner: str, must: str, got: object, do: str = "") -> str:
-    """Return ``Owner: what must hold; got what. What to do.``"""
+    """Return the sentence ``Owner: what must hold; got what. What to do.`` of every error."""
     text = f"{owner}: {must}; got {got}."
     return f"{text} {do}" if do else text
 
@@ -54,4 +54,6 @@ def unknown(owner: str, what: str, name: str, choices: Iterable[str], do: str = 
 
 def missing(owner: str, package: str, extra: str) -> ImportError:
     """Return the error for an optional package that is not installed."""
-    return ImportError(f"{owner}: needs the package {package!r}; it is not installed. pip install 'corollary[{extra}]'.")
+    return ImportError(
+        f"{owner}: needs the package {package!r}; it is not installed. pip install 'corollary[{extra}]'."
+    )

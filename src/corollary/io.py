@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +65,18 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _encode_array(value: np.ndarray, arrays: dict[str, np.ndarray], **extra: Any) -> dict[str, Any]:
     if value.dtype.kind in "OUS":  # strings and mixed labels
-        return {"$": "labels", "dtype": str(value.dtype), "shape": [*value.shape], "value": _labels(value, arrays)}
+        return {
+            "$": "labels",
+            "dtype": str(value.dtype),
+            "shape": [*value.shape],
+            "value": _labels(value, arrays),
+        }
     if value.dtype.kind not in "biufc":
         raise errors.kind("save", "arrays must hold numbers, booleans or strings", f"dtype {value.dtype}")
     stored, spec = value, {"$": "array", **extra}
-    if value.flags.f_contiguous and not value.flags.c_contiguous:  # the layout decides the last bit of a product
+    if (
+        value.flags.f_contiguous and not value.flags.c_contiguous
+    ):  # the layout decides the last bit of a product
         stored, spec = value.T, {**spec, "order": "F"}
     if value.dtype.kind == "c":
         stored = np.ascontiguousarray(stored)[..., None].view(stored.real.dtype)
@@ -187,7 +194,7 @@ def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -
     return estimator
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[dict[str, Any], Mapping[str, np.ndarray]], Any]] = {
     "array": _decode_array,
     "complex": lambda value, _: complex(*value["value"]),
     "dict": lambda value, arrays: {decode(k, arrays): decode(v, arrays) for k, v in value["value"]},
@@ -218,7 +225,9 @@ def write(path: str | os.PathLike[str], document: Any, kind: str) -> Path:
     path = Path(path)
     arrays: dict[str, np.ndarray] = {}
     body = encode(document, arrays)
-    header = json.dumps({"schema": SCHEMA, "version": __version__, "kind": kind, "document": body}, allow_nan=False)
+    header = json.dumps(
+        {"schema": SCHEMA, "version": __version__, "kind": kind, "document": body}, allow_nan=False
+    )
     content = to_bytes(arrays, metadata={KEY: header, "sha256": _digest(header, arrays)})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -245,7 +254,9 @@ def read(path: str | os.PathLike[str], kind: str) -> Any:
     """Read a document; whatever is wrong with the file becomes one clear :class:`FileError`."""
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"load: no file {str(path)!r}. Give the path of a .safetensors file written by save.")
+        raise FileNotFoundError(
+            f"load: no file {str(path)!r}. Give the path of a .safetensors file written by save."
+        )
     header, arrays = _open(path)
     try:
         schema, found = header["schema"], header["kind"]
@@ -259,8 +270,18 @@ def read(path: str | os.PathLike[str], kind: str) -> Any:
         return decode(header["document"], arrays)
     except FileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, RuntimeError) as error:
-        raise FileError(f"load: {path.name} does not hold what its header says ({error}); it was altered.") from error
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+        RuntimeError,
+    ) as error:
+        raise FileError(
+            f"load: {path.name} does not hold what its header says ({error}); it was altered."
+        ) from error
 
 
 def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -275,7 +296,9 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if KEY not in metadata:
         raise FileError(f"load: {path.name} is a safetensors file, but corollary did not write it.")
     if metadata.get("sha256") != _digest(metadata[KEY], arrays):
-        raise FileError(f"load: {path.name} was changed or damaged after it was written (its checksum differs).")
+        raise FileError(
+            f"load: {path.name} was changed or damaged after it was written (its checksum differs)."
+        )
     try:
         return json.loads(metadata[KEY]), arrays
     except (ValueError, RecursionError) as error:

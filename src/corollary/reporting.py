@@ -45,7 +45,9 @@ def report(model: Any, dataset: Dataset, path: str | Path, **facts: Any) -> Path
         Further lines of the summary, such as ``accuracy=0.97``.
     """
     rows = [("data", repr(dataset)), ("roles", ", ".join(roles(type(model))))]
-    rows += [(key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in facts.items()]
+    rows += [
+        (key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in facts.items()
+    ]
     rows += [("steps", str(len(model.history_))), ("seconds", f"{model.history_[-1]['seconds']:.2f}")]
     body = [f"<h1>{type(model).__name__}</h1>", f'<p class="soft">corollary {__version__}</p>', _table(rows)]
     body.append(f"<h2>Parameters</h2><pre>{html.escape(repr(model))}</pre>")
@@ -107,7 +109,11 @@ def _predicted(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 def _grouped(model: Any, dataset: Dataset) -> Iterator[Section]:
     groups = model.predict(dataset.X)
-    yield "Groups", "The data in their two leading directions, coloured by group.", plot.codes(dataset.X, groups)
+    yield (
+        "Groups",
+        "The data in their two leading directions, coloured by group.",
+        plot.codes(dataset.X, groups),
+    )
 
 
 def _coded(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -118,7 +124,11 @@ def _coded(model: Any, dataset: Dataset) -> Iterator[Section]:
     shape = dataset.extra.get("image_shape")
     if shape and hasattr(model, "inverse_transform"):
         again = model.inverse_transform(model.transform(dataset.X[:10]))
-        yield "Reconstructions", "Samples above, what is left of them below.", plot.pairs(dataset.X, again, shape)
+        yield (
+            "Reconstructions",
+            "Samples above, what is left of them below.",
+            plot.pairs(dataset.X, again, shape),
+        )
 
 
 def _components(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -138,7 +148,9 @@ def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
     drawn = model.sample(40)
     drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
     if shape:
-        images = np.clip(drawn.reshape(-1, *shape), 0, 1) if dataset.X.max() <= 1 else drawn.reshape(-1, *shape)
+        images = (
+            np.clip(drawn.reshape(-1, *shape), 0, 1) if dataset.X.max() <= 1 else drawn.reshape(-1, *shape)
+        )
         yield "Samples", "Drawn from the model.", plot.image_grid(images)
     elif drawn.ndim == 2:
         many = model.sample(min(1000, len(dataset.X)))
@@ -172,7 +184,11 @@ def _recalled(model: Any, dataset: Dataset) -> Iterator[Section]:
 def _continued(model: Any, dataset: Dataset) -> Iterator[Section]:
     prompts = [text[:24] for text in dataset.X if text.strip()][:3]
     lines = [repr(text) for text in model.generate(prompts, max_new_tokens=80)]
-    yield "Continuations", "\n".join(["How the model goes on from the beginnings of three texts.", *lines]), None
+    yield (
+        "Continuations",
+        "\n".join(["How the model goes on from the beginnings of three texts.", *lines]),
+        None,
+    )
 
 
 SECTIONS: dict[str, Callable[[Any, Dataset], Iterator[Section]]] = {

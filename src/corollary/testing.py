@@ -185,7 +185,9 @@ def check_file(model: Any, X: Any, y: Any) -> None:
     require(type(loaded) is type(fitted), "load must return the same class")
     require(repr(loaded.get_params()) == repr(fitted.get_params()), "load must bring the parameters back")
     require(same(outputs(loaded, X), expected), "a loaded model must say the same")
-    require(same(outputs(pickle.loads(pickle.dumps(fitted)), X), expected), "an unpickled model must say the same")
+    require(
+        same(outputs(pickle.loads(pickle.dumps(fitted)), X), expected), "an unpickled model must say the same"
+    )
 
 
 def check_resume(model: Any, X: Any, y: Any) -> None:
@@ -197,7 +199,9 @@ def check_resume(model: Any, X: Any, y: Any) -> None:
             _cut_off(model, X, y, folder, cut)
             with Run(folder, resume=True):
                 resumed = _fitted(model, X, y)
-        require(same(outputs(resumed, X), expected), f"resuming after step {cut} of {steps} must change nothing")
+        require(
+            same(outputs(resumed, X), expected), f"resuming after step {cut} of {steps} must change nothing"
+        )
         losses = [{k: v for k, v in row.items() if k != "seconds"} for row in resumed.history_]
         wanted = [{k: v for k, v in row.items() if k != "seconds"} for row in whole.history_]
         require(losses == wanted, "a resumed fit must have the same history")

@@ -36,14 +36,18 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
 ) -> None:
     """Take the options that come before a command."""
 
 
 @app.command("list")
 def list_systems(
-    input: Annotated[str | None, typer.Option(help="table, image, sequence, set, graph, text or ratings.")] = None,
+    input: Annotated[
+        str | None, typer.Option(help="table, image, sequence, set, graph, text or ratings.")
+    ] = None,
     role: Annotated[str | None, typer.Option(help="classifier, density, generator, completer …")] = None,
     chapter: Annotated[str | None, typer.Option(help="linear, mixtures, graphs …")] = None,
     as_json: AsJson = False,
@@ -83,7 +87,9 @@ def show(name: Annotated[str, typer.Argument(help="A name or an id.")], as_json:
 
 @app.command("data")
 def data_sets(
-    name: Annotated[str | None, typer.Argument(help="A data set, a file or a folder; all names if left out.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A data set, a file or a folder; all names if left out.")
+    ] = None,
     kind: Kind = None,
     target: Target = None,
     as_json: AsJson = False,
@@ -116,11 +122,15 @@ def fit(
     source: Source,
     kind: Kind = None,
     target: Target = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; training.epochs=20.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value; training.epochs=20.")
+    ] = None,
     run: Annotated[Path | None, typer.Option(help="Where it all goes; by default below runs/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     seed: Seed = 0,
-    test: Annotated[float, typer.Option(help="The share of the data held out to measure with; 0 for none.")] = 0.2,
+    test: Annotated[
+        float, typer.Option(help="The share of the data held out to measure with; 0 for none.")
+    ] = 0.2,
     time_limit: Limit = None,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
@@ -180,7 +190,9 @@ def compare(
     source: Source,
     kind: Kind = None,
     target: Target = None,
-    task: Annotated[str | None, typer.Option(help="classification, regression, density, completion …")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="classification, regression, density, completion …")
+    ] = None,
     systems: Annotated[str | None, typer.Option(help="Names or ids, separated by commas.")] = None,
     test: Annotated[float, typer.Option(help="The share of the data held out.")] = 0.2,
     seed: Seed = 0,
@@ -192,13 +204,20 @@ def compare(
     from corollary.cli.comparing import leaderboard
 
     chosen = [part.strip() for part in systems.split(",") if part.strip()] if systems else None
-    options: dict[str, Any] = {"task": task, "systems": chosen, "test": test, "seed": seed, "time_limit": time_limit}
+    options: dict[str, Any] = {
+        "task": task,
+        "systems": chosen,
+        "test": test,
+        "seed": seed,
+        "time_limit": time_limit,
+    }
     leaderboard(source, kind, target, out, as_json, options)
 
 
 @app.command()
 def runs(
-    directory: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"), as_json: AsJson = False
+    directory: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"),
+    as_json: AsJson = False,
 ) -> None:
     """List the runs below a directory."""
     from corollary.cli.using import list_runs

@@ -12,7 +12,12 @@ __all__ = ["leaderboard"]
 
 
 def leaderboard(
-    source: str, kind: str | None, target: str | None, out: Path | None, as_json: bool, options: dict[str, Any]
+    source: str,
+    kind: str | None,
+    target: str | None,
+    out: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
 ) -> Any:
     """Compare, print and plot; return the result."""
     from corollary import data
@@ -28,7 +33,13 @@ def leaderboard(
         show_json({"task": board.task, "metric": board.metric, "data": board.data, "rows": board.rows})
     else:
         rows = [
-            (r["system"], r["name"], "" if r["score"] is None else f"{r['score']:.4f}", f"{r['seconds']:.1f}", r["error"])
+            (
+                r["system"],
+                r["name"],
+                "" if r["score"] is None else f"{r['score']:.4f}",
+                f"{r['seconds']:.1f}",
+                r["error"],
+            )
             for r in board.rows
         ]
         title = f"{board.task} on {board.data}"

@@ -26,7 +26,9 @@ def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> di
     for word in settings:
         key, sign, value = word.partition("=")
         if not sign:
-            raise errors.value(owner, "--set takes key=value", repr(word), "For instance --set training.epochs=20.")
+            raise errors.value(
+                owner, "--set takes key=value", repr(word), "For instance --set training.epochs=20."
+            )
         key = key.strip().replace(".", "__")
         _check_name(key, known, owner)
         try:
@@ -39,7 +41,9 @@ def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> di
 def _check_name(key: str, known: dict[str, Any], owner: str) -> None:
     head, _, rest = key.partition("__")
     if head not in known:
-        raise errors.unknown(owner, "parameter", head, [k for k in known if "__" not in k], f"See `corollary show {owner}`.")
+        raise errors.unknown(
+            owner, "parameter", head, [k for k in known if "__" not in k], f"See `corollary show {owner}`."
+        )
     if head == "training" and rest:
         from corollary.engine.training import Training
 
@@ -81,7 +85,9 @@ def fit_system(
     for note in notes:
         say(note)
     result = {"model": repr(model), "data": repr(dataset), **_measured(model, held, entry)}
-    _remember(directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test})
+    _remember(
+        directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
+    )
     page = report(model, held or kept, directory / "report.html", **_measured(model, held, entry))
     stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), "")
     result |= {"steps": len(model.history_), "seconds": model.history_[-1]["seconds"]}

@@ -29,7 +29,14 @@ def check_formulas(names: list[str], wrong: bool, seed: int, as_json: bool) -> i
     table(
         ("formula", "topic", "as it must be", "deviation", "tolerance", "seconds"),
         [
-            (r["id"], r["topic"], "no" if r in bad else "yes", f"{r['deviation']:.2g}", f"{r['tolerance']:.2g}", f"{r['seconds']:.3f}")
+            (
+                r["id"],
+                r["topic"],
+                "no" if r in bad else "yes",
+                f"{r['deviation']:.2g}",
+                f"{r['tolerance']:.2g}",
+                f"{r['seconds']:.3f}",
+            )
             for r in rows
         ],
     )

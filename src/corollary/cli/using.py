@@ -22,7 +22,9 @@ def _open(run: Path) -> tuple[Any, dict[str, Any]]:
     path = run / "model.safetensors" if run.is_dir() else run
     if not path.exists():
         near = errors.closest(str(run), [str(p) for p in run.parent.glob("*")] if run.parent.exists() else [])
-        raise FileNotFoundError(f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`.")
+        raise FileNotFoundError(
+            f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`."
+        )
     config = path.parent / "config.json"
     return io.load(path), json.loads(config.read_text()) if config.exists() else {}
 
@@ -53,7 +55,12 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
 
 
 def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any]]:
-    for method, heading in (("recall", "unit"), ("predict", "prediction"), ("transform", "code"), ("score_samples", "log_prob")):
+    for method, heading in (
+        ("recall", "unit"),
+        ("predict", "prediction"),
+        ("transform", "code"),
+        ("score_samples", "log_prob"),
+    ):
         if hasattr(model, method):
             result = np.asarray(getattr(model, method)(X))
             flat = result.reshape(len(result), -1)
@@ -72,7 +79,10 @@ def _completed(model: Any, dataset: Any, run: Path) -> tuple[list[str], list[Any
         users = _match(np.asarray(dataset.extra["users"])[coo.row], labels["users"], "user")
         items = _match(np.asarray(dataset.extra["items"])[coo.col], labels["items"], "item")
     values = model.predict(np.column_stack([users, items]))
-    shown = [np.asarray(dataset.extra[k])[i] if k in dataset.extra else i for k, i in (("users", coo.row), ("items", coo.col))]
+    shown = [
+        np.asarray(dataset.extra[k])[i] if k in dataset.extra else i
+        for k, i in (("users", coo.row), ("items", coo.col))
+    ]
     return ["user", "item", "prediction"], [*shown, values]
 
 
@@ -80,7 +90,9 @@ def _match(given: np.ndarray, known: list[str], what: str) -> np.ndarray:
     place = {label: i for i, label in enumerate(known)}
     strange = [label for label in map(str, given) if label not in place]
     if strange:
-        raise errors.unknown("predict", what, strange[0], known[:1000], "Only those of the fit have a prediction.")
+        raise errors.unknown(
+            "predict", what, strange[0], known[:1000], "Only those of the fit have a prediction."
+        )
     return np.array([place[str(label)] for label in given])
 
 
@@ -98,19 +110,28 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         return f"{n} texts in {out}"
     if "generator" not in does:
         able = [entry.name for entry in _generators()]
-        raise errors.value("sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__)
+        raise errors.value(
+            "sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__
+        )
     drawn = model.sample(n)
     drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
     shape = config.get("data", {}).get("image_shape")
     if out.suffix == ".png":
         if not shape:
-            raise errors.value("sample", "a .png file needs a model of images", type(model).__name__, "Use .csv.")
+            raise errors.value(
+                "sample", "a .png file needs a model of images", type(model).__name__, "Use .csv."
+            )
         from corollary import plot
 
         plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
     else:
         flat = drawn.reshape(n, -1)
-        _write(out, [f"x{i}" for i in range(flat.shape[1])], [*flat.T], drawn.reshape(n, *shape) if shape else drawn)
+        _write(
+            out,
+            [f"x{i}" for i in range(flat.shape[1])],
+            [*flat.T],
+            drawn.reshape(n, *shape) if shape else drawn,
+        )
     return f"{n} samples in {out}"
 
 
@@ -143,7 +164,9 @@ def _write(path: Path, names: list[str], columns: list[Any], array: Any = None) 
 def list_runs(directory: Path) -> list[dict[str, Any]]:
     """Return a row for every run below a directory."""
     if not directory.is_dir():
-        raise FileNotFoundError(f"runs: no directory {str(directory)!r}. `corollary fit … --run DIR` makes one.")
+        raise FileNotFoundError(
+            f"runs: no directory {str(directory)!r}. `corollary fit … --run DIR` makes one."
+        )
     rows = []
     for config_path in sorted(directory.rglob("config.json")):
         folder = config_path.parent

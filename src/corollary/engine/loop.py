@@ -225,13 +225,17 @@ def _step(learner: Learner, owner: str, journal: Journal) -> Metrics | None:
     return metrics
 
 
-def _improve(learner: Learner, journal: Journal, best: State | None, stopping: EarlyStopping | None) -> State | None:
+def _improve(
+    learner: Learner, journal: Journal, best: State | None, stopping: EarlyStopping | None
+) -> State | None:
     if stopping is None:
         return best
     row = journal.rows[-1]
     if stopping.metric not in row:
         choices = ", ".join(sorted(set(row) - {"step", "seconds"})) or "none"
-        raise ValueError(f"EarlyStopping: no metric named {stopping.metric!r} in the history; it has {choices}.")
+        raise ValueError(
+            f"EarlyStopping: no metric named {stopping.metric!r} in the history; it has {choices}."
+        )
     score = stopping.sign() * row[stopping.metric]
     if score > journal.best + stopping.min_delta:
         journal.best, journal.best_step = score, journal.step
@@ -250,7 +254,9 @@ def _ended(signals: _Signals, run: Run) -> str:
     return "time limit" if run.sum(np.array(float(monotonic() >= signals.deadline))) > 0 else ""
 
 
-def _finish(learner: Learner, journal: Journal, best: State | None, stopping: EarlyStopping | None) -> Journal:
+def _finish(
+    learner: Learner, journal: Journal, best: State | None, stopping: EarlyStopping | None
+) -> Journal:
     if stopping is not None and best is not None:
         learner.restore(best)
     return journal

@@ -26,11 +26,12 @@ def launch(work: Callable[[], State], run: Run) -> State:
     ``work`` must be picklable (a bound method of an estimator is).
     """
     import torch
+    from torch.multiprocessing.spawn import spawn
 
     with tempfile.TemporaryDirectory() as folder:
         threads = max(1, torch.get_num_threads() // run.processes)
         settings = (run.processes, _free_port(), threads, folder, work)
-        torch.multiprocessing.spawn(_worker, settings, nprocs=run.processes)  # type: ignore[no-untyped-call]
+        spawn(_worker, settings, nprocs=run.processes)  # type: ignore[no-untyped-call]
         result: State = io.read(Path(folder) / RESULT, "result")
     return result
 

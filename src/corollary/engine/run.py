@@ -75,7 +75,9 @@ class Run:
         callbacks: Sequence[Callable[[Event], bool | None]] = (),
     ) -> None:
         if resume and directory is None:
-            raise errors.value("Run", "resume=True needs a directory", "directory=None", "Name the run's directory.")
+            raise errors.value(
+                "Run", "resume=True needs a directory", "directory=None", "Name the run's directory."
+            )
         if processes < 1:
             raise errors.value("Run", "processes must be at least 1", processes)
         self.directory = None if directory is None else Path(directory)
@@ -164,7 +166,15 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return what a process that takes part must be told."""
-        names = ("directory", "resume", "precision", "processes", "progress", "time_limit", "checkpoint_every")
+        names = (
+            "directory",
+            "resume",
+            "precision",
+            "processes",
+            "progress",
+            "time_limit",
+            "checkpoint_every",
+        )
         kept = {name: getattr(self, name) for name in names}
         return {**kept, "device": self.requested_device, "early_stopping": self.early_stopping}
 
@@ -189,7 +199,9 @@ class Run:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
         io.save(estimator, self.directory / "model.safetensors")
-        params = {key: value for key, value in estimator.get_params().items() if not hasattr(value, "get_params")}
+        params = {
+            key: value for key, value in estimator.get_params().items() if not hasattr(value, "get_params")
+        }
         config = {"model": type(estimator).__name__, "version": __version__, "params": params}
         (self.directory / "config.json").write_text(json.dumps(config, indent=1, default=repr) + "\n")
         rows = estimator.history_
@@ -257,7 +269,9 @@ class Checkpoints:
             try:
                 state: State = io.read(path, "checkpoint")
             except io.FileError as error:
-                warnings.warn(f"Run: {error} Trying the checkpoint before it.", errors.CorollaryWarning, stacklevel=3)
+                warnings.warn(
+                    f"Run: {error} Trying the checkpoint before it.", errors.CorollaryWarning, stacklevel=3
+                )
                 continue
             self._match(state.pop("fingerprint"))
             return state

@@ -70,6 +70,21 @@ class Training(BaseEstimator):  # type: ignore[misc]
         Whether each epoch visits the samples in a new order.
     """
 
+    # Each may be None until `resolved` has set it, so the types are left open.
+    epochs: Any
+    optimizer: Any
+    learning_rate: Any
+    schedule: Any
+    warmup: Any
+    batch_size: Any
+    weight_decay: Any
+    clip_norm: Any
+    average: Any
+    early_stopping: Any
+    validation_fraction: Any
+    patience: Any
+    shuffle: Any
+
     def __init__(
         self,
         epochs: int | None = None,
@@ -124,4 +139,6 @@ class Training(BaseEstimator):  # type: ignore[misc]
         if not self.learning_rate or self.learning_rate <= 0:
             raise errors.value("Training", "learning_rate must be positive", repr(self.learning_rate))
         if not 0 < (self.validation_fraction or 0) < 1:
-            raise errors.value("Training", "validation_fraction must lie in (0, 1)", repr(self.validation_fraction))
+            raise errors.value(
+                "Training", "validation_fraction must lie in (0, 1)", repr(self.validation_fraction)
+            )

@@ -35,7 +35,9 @@ def save(figure: Figure, path: str | Path | None = None) -> bytes:
 
 def curves(history: Sequence[dict[str, float]]) -> Figure:
     """Return every metric of a ``history_`` against the step; training and validation share a panel."""
-    names = [name for name in dict.fromkeys(k for row in history for k in row) if name not in ("step", "seconds")]
+    names = [
+        name for name in dict.fromkeys(k for row in history for k in row) if name not in ("step", "seconds")
+    ]
     panels = list(dict.fromkeys(name.removeprefix("validation_") for name in names)) or ["seconds"]
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -72,7 +74,9 @@ def confusion(truth: Any, predicted: Any) -> Figure:
         axes.set_yticks(range(len(classes)), classes, fontsize=7)
         dark = table > table.max() / 4
         for i, j in np.argwhere(table > 0):
-            axes.text(j, i, table[i, j], ha="center", va="center", fontsize=7, color="white" if dark[i, j] else INK)
+            axes.text(
+                j, i, table[i, j], ha="center", va="center", fontsize=7, color="white" if dark[i, j] else INK
+            )
     return figure
 
 
@@ -111,7 +115,9 @@ def image_grid(images: Any, columns: int = 10, titles: Sequence[str] | None = No
 def pairs(before: Any, after: Any, shape: tuple[int, ...], n: int = 10) -> Figure:
     """Return the first ``n`` rows of ``before`` above those of ``after``, as images of this shape."""
     both = np.concatenate([np.asarray(before)[:n], np.asarray(after)[:n]]).reshape(-1, *shape)
-    return image_grid(np.clip(both, 0, 1) if np.asarray(before).max() <= 1 else both, columns=min(n, len(before)))
+    return image_grid(
+        np.clip(both, 0, 1) if np.asarray(before).max() <= 1 else both, columns=min(n, len(before))
+    )
 
 
 def codes(Z: Any, labels: Any = None) -> Figure:
@@ -127,9 +133,18 @@ def codes(Z: Any, labels: Any = None) -> Figure:
         axes.plot(*Z.T, ".", ms=3, color=ACCENT, alpha=0.5)
         return figure
     names, index = np.unique(np.asarray(labels)[:MAX_POINTS], return_inverse=True)
-    points = axes.scatter(*Z.T, c=index, s=6, cmap="tab10" if len(names) <= 10 else "viridis", alpha=0.7, lw=0)
+    points = axes.scatter(
+        *Z.T, c=index, s=6, cmap="tab10" if len(names) <= 10 else "viridis", alpha=0.7, lw=0
+    )
     if len(names) <= 10:
-        axes.legend(points.legend_elements()[0], names, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        axes.legend(
+            points.legend_elements()[0],
+            names,
+            fontsize=7,
+            frameon=False,
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+        )
     return figure
 
 

@@ -1,0 +1,164 @@
+"""The command line, through real subprocesses."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+
+def corollary(*words, cwd=None):
+    command = [sys.executable, "-m", "corollary", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def good(*words, cwd=None):
+    done = corollary(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A directory with a table, ratings, and one fitted run."""
+    place = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    with open(place / "flowers.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["width", "height", "depth", "kind"])
+        table.writerows([*row, "tall" if row[1] > 0 else "small"] for row in X)
+    with open(place / "ratings.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["user", "item", "rating"])
+        pairs = [(u, i) for u in range(20) for i in range(12) if rng.random() < 0.6]
+        table.writerows([f"u{u}", f"film {i}", rng.integers(1, 6)] for u, i in pairs)
+    options = ["--target", "kind", "--set", "training.epochs=40", "--set", "hidden_layer_sizes=(8,)"]
+    good("fit", "mlp", "--data", "flowers.csv", *options, "--run", "runs/flowers", cwd=place)
+    return place
+
+
+def test_list_as_json_has_what_others_need():
+    entries = json.loads(good("list", "--json"))
+    assert {"id", "name", "module", "chapter", "title", "input", "roles"} <= set(entries[0])
+    by_id = {entry["id"]: entry for entry in entries}
+    assert by_id["vae"]["name"] == "VAE"
+    assert by_id["vae"]["chapter"] == "generative"
+    assert "generator" in by_id["vae"]["roles"]
+
+
+def test_list_can_be_narrowed():
+    names = {entry["name"] for entry in json.loads(good("list", "--role", "generator", "--json"))}
+    assert "VAE" in names
+    assert "MLPClassifier" not in names
+
+
+def test_show_names_parameters_and_formulas():
+    told = json.loads(good("show", "VAE", "--json"))
+    assert told["parameters"]["latent"] == "16"
+    assert any("elbo" in formula["id"] for formula in told["formulas"])
+    assert "Parameters" in good("show", "vae")
+
+
+def test_data_lists_and_describes():
+    names = {row["name"] for row in json.loads(good("data", "--json"))}
+    assert {"digits", "iris", "ml-100k", "cora", "shakespeare", "tatoeba-en-es"} <= names
+    assert "150" in good("data", "iris")
+
+
+def test_a_run_directory_holds_everything(workplace):
+    run = workplace / "runs" / "flowers"
+    config = json.loads((run / "config.json").read_text())
+    assert config["model"] == "MLPClassifier"
+    assert config["params"]["training__epochs"] == 40
+    rows = list(csv.DictReader(open(run / "history.csv")))
+    assert len(rows) == 40
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    page = (run / "report.html").read_text()
+    assert page.count("data:image/png;base64") >= 2
+    assert "Confusion" in page
+    assert (run / "model.safetensors").exists()
+
+
+def test_predict_writes_classes_and_probabilities(workplace):
+    good("predict", "runs/flowers", "--data", "flowers.csv", "--target", "kind", "--out", "p.csv", cwd=workplace)
+    rows = list(csv.DictReader(open(workplace / "p.csv")))
+    assert len(rows) == 80
+    assert set(rows[0]) == {"prediction", "p(small)", "p(tall)"}
+    assert float(rows[0]["p(small)"]) + float(rows[0]["p(tall)"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_sample_draws_images(workplace):
+    fit = ["fit", "vae", "--data", "digits", "--set", "training.epochs=1", "--run", "runs/v"]
+    good(*fit, cwd=workplace)
+    good("sample", "runs/v", "-n", "6", "--out", "drawn.npy", cwd=workplace)
+    assert np.load(workplace / "drawn.npy").shape == (6, 1, 8, 8)
+    good("sample", "runs/v", "-n", "6", "--out", "drawn.png", cwd=workplace)
+    assert (workplace / "drawn.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_ratings_file_is_compared_and_completed(workplace):
+    board = json.loads(good("compare", "--data", "ratings.csv", "--json", "--out", "b.png", cwd=workplace))
+    assert board["task"] == "completion"
+    assert any(row["score"] is not None for row in board["rows"])
+    assert (workplace / "b.png").exists()
+    good("fit", "als", "--data", "ratings.csv", "--run", "runs/als", cwd=workplace)
+    assert "Recommendations" in (workplace / "runs" / "als" / "report.html").read_text()
+    good("predict", "runs/als", "--data", "ratings.csv", "--out", "r.csv", cwd=workplace)
+    rows = list(csv.DictReader(open(workplace / "r.csv")))
+    assert set(rows[0]) == {"user", "item", "prediction"}
+    assert rows[0]["user"].startswith("u")
+
+
+def test_runs_are_listed(workplace):
+    rows = json.loads(good("runs", "--json", cwd=workplace))
+    assert any(row["model"] == "MLPClassifier" and row["steps"] == 40 for row in rows)
+
+
+def test_resume_goes_on(workplace):
+    words = ["fit", "mlp", "--data", "flowers.csv", "--target", "kind", "--run", "runs/r"]
+    good(*words, "--set", "training.epochs=3", cwd=workplace)
+    good(*words, "--set", "training.epochs=5", "--resume", cwd=workplace)
+    assert len(list(csv.DictReader(open(workplace / "runs" / "r" / "history.csv")))) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "mpl", "--data", "iris"], "no system named 'mpl'. Closest: 'mlp'"),
+        (["show", "VEA"], "Closest: 'VAE'"),
+        (["fit", "mlp", "--data", "iriss"], "'iris'"),
+        (["fit", "mlp", "--data", "flowers.csv", "--target", "kinds"], "'kind'"),
+        (["fit", "mlp", "--data", "iris", "--set", "activasion=relu"], "Closest: 'activation'"),
+        (["fit", "mlp", "--data", "iris", "--set", "training.epoch=2"], "Closest: 'epochs'"),
+        (["fit", "mlp", "--data", "iris", "--set", "activation=rulu"], "activation"),
+        (["fit", "mlp", "--data", "iris", "--set", "nonsense"], "--set takes key=value"),
+        (["fit", "als", "--data", "iris"], "data must be of kind ratings"),
+        (["predict", "runs/none", "--data", "iris", "--out", "x.csv"], "no model in"),
+        (["predict", "runs/flowers", "--data", "iris", "--out", "x.csv"], "features"),
+        (["sample", "runs/flowers", "--out", "x.csv"], "must be a generator"),
+        (["compare", "--data", "iris", "--task", "clasification"], "Closest: 'classification'"),
+        (["list", "--input", "tables"], "Closest: 'table'"),
+        (["data", "digitz"], "'digits'"),
+        (["runs", "nowhere"], "no directory 'nowhere'"),
+        (["formula", "prob-bayes"], "Closest: 'prob-bayes-rule'"),
+        (["check", "probabilty"], "Closest: 'probability'"),
+    ],
+    ids=lambda v: " ".join(v)[:40] if isinstance(v, list) else "",
+)
+def test_mistakes_get_the_closest_choice_and_exit_code_2(workplace, words, message):
+    done = corollary(*words, cwd=workplace)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_and_formula():
+    rows = json.loads(good("check", "information", "--json"))
+    assert all(row["holds"] for row in rows)
+    assert {"id", "topic", "holds", "deviation", "tolerance", "seconds"} == set(rows[0])
+    wrong = json.loads(good("check", "information", "--wrong", "--json"))
+    assert not any(row["holds"] for row in wrong)
+    assert "LaTeX" in good("formula", "prob-bayes-rule")
