@@ -59,6 +59,7 @@ hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory tra
 # linear
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 # completion
+als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
 # mixtures
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
