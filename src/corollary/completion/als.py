@@ -1,0 +1,519 @@
+r"""Alternating least squares for ratings.
+
+User :math:`u` and item :math:`i` have factors :math:`x_u, y_i \in \mathbb R^k`. For explicit feedback, with
+:math:`\Omega` the known entries, the mean :math:`\mu` and biases :math:`b_u, c_i`,
+
+.. math::
+    \ell = \sum_{(u,i) \in \Omega} (r_{ui} - \mu - b_u - c_i - x_u^\top y_i)^2
+      + \lambda \sum_u (\lVert x_u \rVert^2 + b_u^2) + \lambda \sum_i (\lVert y_i \rVert^2 + c_i^2), \tag{1}
+
+and for implicit feedback, where :math:`r_{ui} \ge 0` counts and an entry that is not stored is a weak zero,
+with confidence :math:`w_{ui} = 1 + \alpha r_{ui}` and preference :math:`p_{ui} = 1` on
+:math:`\Omega`, else 1 and 0,
+
+.. math::
+    \ell = \sum_{u,i} w_{ui} (p_{ui} - x_u^\top y_i)^2
+      + \lambda \sum_u \lVert x_u \rVert^2 + \lambda \sum_i \lVert y_i \rVert^2. \tag{2}
+
+With one side fixed both are ridge regressions, one per row: :math:`A_u x_u = t_u` with
+
+.. math::
+    A_u = G + \sum_{i \in \Omega_u} v_{ui}\, y_i y_i^\top, \qquad
+    t_u = \sum_{i \in \Omega_u} z_{ui}\, y_i, \tag{3}
+
+where explicitly :math:`G = \lambda I`, :math:`v = 1`, :math:`z = r - \mu - c_i`, a bias being one more
+coordinate with :math:`y = 1`; and implicitly :math:`G = \sum_i y_i y_i^\top + \lambda I`,
+:math:`v = \alpha r`, :math:`z = 1 + \alpha r`. A few steps of conjugate gradients from the last solution
+nearly solve (3), at :math:`O(k)` per rating and step instead of :math:`O(k^2)`. With the residual
+:math:`\rho = t - A x` the row's share of the loss is :math:`\sum v z'^2 - x^\top (t + \rho)`, where the
+constant is the loss at :math:`x = 0`: the objective costs nothing more.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from corollary import errors
+from corollary.base import Completer, Data, Estimator, Recommender, check_count
+from corollary.data.indices import check_index
+from corollary.data.ratings import check_ratings
+from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.run import current
+
+__all__ = ["ALS"]
+
+FLAT = {"fastmath": True, "error_model": "numpy", "cache": True}
+
+
+# --- equation 3: products with A and conjugate gradients -------------------------------------------------
+
+
+@njit(**FLAT)
+def _add_rows(L, m, v, p, out):  # pragma: no cover - compiled
+    """Add the sum over e < m of v_e (L_e . p) L_e, four rows at a time."""
+    K = L.shape[1]
+    zero = p.dtype.type(0)  # a plain 0 would make every sum double precision
+    e = 0
+    while e + 4 <= m:
+        a, b, c, d = L[e], L[e + 1], L[e + 2], L[e + 3]
+        s0 = s1 = s2 = s3 = zero
+        for k in range(K):
+            q = p[k]
+            s0 += a[k] * q
+            s1 += b[k] * q
+            s2 += c[k] * q
+            s3 += d[k] * q
+        s0 *= v[e]
+        s1 *= v[e + 1]
+        s2 *= v[e + 2]
+        s3 *= v[e + 3]
+        for k in range(K):
+            out[k] += s0 * a[k] + s1 * b[k] + s2 * c[k] + s3 * d[k]
+        e += 4
+    while e < m:
+        a = L[e]
+        s0 = zero
+        for k in range(K):
+            s0 += a[k] * p[k]
+        s0 *= v[e]
+        for k in range(K):
+            out[k] += s0 * a[k]
+        e += 1
+
+
+@njit(**FLAT)
+def _multiply(G, p, out):  # pragma: no cover - compiled
+    """Set out = G p for symmetric G, four columns at a time."""
+    K = len(p)
+    out[:] = 0
+    k = 0
+    while k + 4 <= K:
+        a, b, c, d = G[k], G[k + 1], G[k + 2], G[k + 3]
+        p0, p1, p2, p3 = p[k], p[k + 1], p[k + 2], p[k + 3]
+        for j in range(K):
+            out[j] += p0 * a[j] + p1 * b[j] + p2 * c[j] + p3 * d[j]
+        k += 4
+    while k < K:
+        for j in range(K):
+            out[j] += p[k] * G[k, j]
+        k += 1
+
+
+@njit(**FLAT)
+def _apply(G, ridge, L, m, v, p, out):  # pragma: no cover - compiled
+    """Set out = A p of eq. 3; an empty G counts as zero."""
+    if len(G):
+        _multiply(G, p, out)
+    else:
+        out[:] = 0
+    for k in range(len(p)):
+        out[k] += ridge * p[k]
+    _add_rows(L, m, v, p, out)
+
+
+@njit(**FLAT)
+def _descend(G, ridge, L, m, v, target, x, r, p, Ap, steps, floor):  # pragma: no cover - compiled
+    """Take conjugate gradient steps towards A x = target, in place; r ends as the residual."""
+    K = len(x)
+    _apply(G, ridge, L, m, v, x, r)
+    zero = x.dtype.type(0)
+    square = zero
+    for k in range(K):
+        r[k] = target[k] - r[k]
+        p[k] = r[k]
+        square += r[k] * r[k]
+    floor *= square
+    for _ in range(steps):
+        if square <= floor:
+            break
+        _apply(G, ridge, L, m, v, p, Ap)
+        curve = zero
+        for k in range(K):
+            curve += p[k] * Ap[k]
+        if curve <= 0:
+            break
+        step, fresh = square / curve, zero
+        for k in range(K):
+            x[k] += step * p[k]
+            r[k] -= step * Ap[k]
+            fresh += r[k] * r[k]
+        ratio = fresh / square
+        square = fresh
+        for k in range(K):
+            p[k] = r[k] + ratio * p[k]
+
+
+@njit(parallel=True, **FLAT)
+def _solve_rows(
+    indptr, indices, data, alpha, Y, shift, G, ridge, X, begin, end, steps, floor, longest, threads, loss
+):  # pragma: no cover - compiled
+    """Improve rows begin to end of X towards the solutions of eq. 3; write each row's share of the loss.
+
+    Ratings are CSR; alpha < 0 means explicit ones, from which the shift of their column is taken.
+    The gathered rows of Y stay in cache over all steps. No row depends on another, so the result does
+    not depend on the number of threads; rows are dealt out in turn, so that long and short ones mix.
+    """
+    K, one = X.shape[1], X.dtype.type(1)
+    for t in prange(threads):
+        L, v = np.empty((longest, K), X.dtype), np.empty(longest, X.dtype)
+        target, r = np.empty(K, X.dtype), np.empty(K, X.dtype)
+        p, Ap = np.empty(K, X.dtype), np.empty(K, X.dtype)
+        for i in range(begin + t, end, threads):
+            first, m = indptr[i], indptr[i + 1] - indptr[i]
+            x = X[i]
+            constant = 0.0
+            if m == 0:
+                x[:] = 0
+                loss[i] = 0.0
+                continue
+            target[:] = 0
+            for e in range(m):
+                j = indices[first + e]
+                y, row = Y[j], L[e]
+                if alpha < 0:
+                    v[e] = one
+                    z = data[first + e] - shift[j]
+                    constant += z * z
+                else:
+                    v[e] = alpha * data[first + e]
+                    z = one + v[e]
+                    constant += z
+                for k in range(K):
+                    row[k] = y[k]
+                    target[k] += z * y[k]
+            _descend(G, ridge[i], L, m, v, target, x, r, p, Ap, steps, floor)
+            for k in range(K):
+                constant -= np.float64(x[k]) * np.float64(target[k] + r[k])
+            loss[i] = constant
+
+
+def solve(
+    R: Any, X: np.ndarray, Y: np.ndarray, *, alpha: float, bias: bool, ridge: np.ndarray, steps: int
+) -> float:
+    """Improve the rows of X, which belong to the rows of R, with Y fixed; return their share of the loss.
+
+    X and Y hold the biases in their last column, if there are any. Several processes share the rows.
+    """
+    run, dtype = current(), X.dtype
+    design, shift = Y, np.zeros(len(Y), dtype)
+    if bias:
+        design, shift = Y.copy(), Y[:, -1].copy()
+        design[:, -1] = 1
+    G = np.empty((0, 0), dtype) if alpha < 0 else np.ascontiguousarray(Y.T @ Y)
+    rows = run.shard(len(X))
+    longest, loss = int(np.diff(R.indptr).max(initial=0)), np.zeros(len(X))
+    floor = dtype.type(np.finfo(dtype).eps ** 2)
+    _solve_rows(
+        R.indptr, R.indices, R.data, dtype.type(alpha), design, shift, G, ridge, X,
+        rows.start, rows.stop, steps, floor, longest, get_num_threads(), loss,
+    )  # fmt: skip
+    if run.world > 1:
+        mine = np.zeros_like(X)
+        mine[rows] = X[rows]
+        X[:] = run.sum(mine)
+    return float(run.sum(np.array(loss.sum())))
+
+
+class _Alternation(Iteration):
+    """One sweep: all users, then all items."""
+
+    saved = ("U", "V", "loss")
+
+    def __init__(self, R: Any, model: ALS, U: np.ndarray, V: np.ndarray) -> None:
+        super().__init__(model.max_iter)
+        self.users, self.items = R, R.T.tocsr()
+        self.U, self.V, self.tol = U, V, model.tol
+        self.ridges = model._ridge(self.users), model._ridge(self.items)
+        self.options = {"alpha": model._alpha(), "bias": model._has_bias(), "steps": model.cg_steps}
+        self.loss = np.inf
+
+    def sweep(self) -> Metrics:
+        solve(self.users, self.U, self.V, ridge=self.ridges[0], **self.options)
+        loss = solve(self.items, self.V, self.U, ridge=self.ridges[1], **self.options)
+        loss += float(
+            self.ridges[0].astype(np.float64) @ np.einsum("uk,uk->u", self.U, self.U, dtype=np.float64)
+        )
+        self.converged = abs(self.loss - loss) <= self.tol * abs(loss)
+        self.loss = loss
+        return {"loss": loss}
+
+
+class ALS(Completer, Recommender, Estimator):
+    """Predict ratings and recommend items by alternating least squares.
+
+    Takes explicit ratings (stars; what is not stored is unknown) or implicit feedback (counts; what is
+    not stored is a weak no). Rows are users, columns are items.
+
+    Parameters
+    ----------
+    n_components : int, default=16
+        Factors per user and item. More fit finer tastes, and need more data or regularisation.
+    feedback : {"explicit", "implicit"}, default="explicit"
+        What an entry is: a rating to be predicted, or a count that says how sure a preference is.
+    regularization : float, default=0.1
+        Penalty on the squared norm of the factors; raising it shrinks them.
+    scale_by_count : bool, default=True
+        Whether the penalty of a user or item is multiplied with the number of its ratings, so that one
+        value suits rare and frequent ones.
+    alpha : float, default=1.0
+        Implicit only: confidence gained per unit of the count. Raising it trusts the stored entries more.
+    bias : bool, default=True
+        Explicit only: whether users and items have a bias each, besides the mean.
+    cg_steps : int, default=3
+        Conjugate gradient steps per row and sweep. Raising it makes a sweep dearer and sweeps fewer.
+    max_iter : int, default=15
+        Most sweeps over users and items.
+    tol : float, default=1e-4
+        Stop when a sweep changes the loss relatively by no more than this.
+    random_state : int or RandomState, optional
+        Seed for the first item factors.
+
+    Attributes
+    ----------
+    user_factors_ : ndarray of shape (n_users, n_components)
+        Factors of the users; zero for those without ratings.
+    item_factors_ : ndarray of shape (n_items, n_components)
+        Factors of the items; zero for those without ratings.
+    user_bias_, item_bias_ : ndarray of shape (n_users,), (n_items,)
+        Their biases; zero where ``bias`` does not apply.
+    mean_ : float
+        Mean rating; 0 for implicit feedback.
+    shape_ : tuple
+        Numbers of users and items.
+    n_iter_ : int
+        Sweeps done.
+    history_ : list of dict
+        Step, loss and seconds of every sweep.
+
+    Notes
+    -----
+    Minimises eq. (1) or (2) of the module's page. A sweep costs O(k per rating and step) and, for implicit
+    feedback, O(k^2) per row and step; the notes' O((n + m) k^3) leaves out the O(k^2) per rating of forming
+    the normal equations, which conjugate gradients avoid. Rows are solved independently, so the result does
+    not depend on the number of threads.
+
+    References
+    ----------
+    .. [1] Y. Hu, Y. Koren, C. Volinsky (2008). Collaborative filtering for implicit feedback datasets. ICDM.
+    .. [2] Y. Zhou, D. Wilkinson, R. Schreiber, R. Pan (2008). Large-scale parallel collaborative filtering
+       for the Netflix prize. AAIM.
+    .. [3] G. Takács, I. Pilászy, D. Tikk (2011). Applications of the conjugate gradient method for implicit
+       feedback collaborative filtering. RecSys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import ALS
+    >>> R = np.array([[5, 4, np.nan, 1], [4, 5, 1, np.nan], [1, np.nan, 5, 4], [np.nan, 1, 4, 5]])
+    >>> model = ALS(2, regularization=0.02, random_state=0).fit(R)
+    >>> bool(model.predict([[0, 2]])[0] < 3 < model.predict([[2, 2]])[0])
+    True
+    """
+
+    input = "ratings"
+    _parameter_constraints = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "feedback": [StrOptions({"explicit", "implicit"})],
+        "regularization": [Interval(Real, 0, None, closed="left")],
+        "scale_by_count": ["boolean"],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "bias": ["boolean"],
+        "cg_steps": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components=16,
+        *,
+        feedback="explicit",
+        regularization=0.1,
+        scale_by_count=True,
+        alpha=1.0,
+        bias=True,
+        cg_steps=3,
+        max_iter=15,
+        tol=1e-4,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.feedback = feedback
+        self.regularization = regularization
+        self.scale_by_count = scale_by_count
+        self.alpha = alpha
+        self.bias = bias
+        self.cg_steps = cg_steps
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"n_components": 2, "max_iter": 5}
+
+    # --- fitting -----------------------------------------------------------------------------------------
+
+    def _check(self, X: Any, reset: bool) -> Any:
+        return check_ratings(X, "ALS", shape=None if reset else self.shape_)
+
+    def _learner(self, data: Data) -> _Alternation:
+        R = data.X
+        if self.n_components > min(R.shape):
+            must = f"n_components must be at most the smaller side of the ratings ({min(R.shape)})"
+            raise errors.value("ALS", must, self.n_components)
+        self._check_counts(R)
+        self.shape_ = R.shape
+        self.mean_ = float(R.data.mean(dtype=np.float64)) if self.feedback == "explicit" else 0.0
+        R = self._centred(R)
+        U = np.zeros((R.shape[0], self._width()), R.dtype)
+        V = self._rng().standard_normal((R.shape[1], self._width())).astype(R.dtype)
+        # implicit solutions have entries of about 1 / sqrt(k); explicit ones follow the ratings' spread
+        V *= R.dtype.type(0.1 if self.feedback == "implicit" else 1.0)
+        if self._has_bias():
+            V[:, -1] = 0
+        return _Alternation(R, self, U, V)
+
+    def _adopt(self, learner: _Alternation) -> None:
+        self.user_factors_, self.user_bias_ = self._split(learner.U)
+        self.item_factors_, self.item_bias_ = self._split(learner.V)
+        self.n_iter_ = learner.n_iter
+
+    def _check_counts(self, R: Any) -> None:
+        if self.feedback == "implicit" and R.data.min(initial=0) < 0:
+            do = 'Take feedback="explicit", or leave them out.'
+            raise errors.value(
+                "ALS", "implicit feedback must be non-negative", f"minimum {R.data.min():g}", do
+            )
+
+    def _centred(self, R: Any) -> Any:
+        return type(R)((R.data - R.dtype.type(self.mean_), R.indices, R.indptr), shape=R.shape)
+
+    def _has_bias(self) -> bool:
+        return bool(self.bias) and self.feedback == "explicit"
+
+    def _alpha(self) -> float:
+        return float(self.alpha) if self.feedback == "implicit" else -1.0
+
+    def _width(self) -> int:
+        return self.n_components + self._has_bias()
+
+    def _ridge(self, R: Any) -> np.ndarray:
+        counts = np.diff(R.indptr) if self.scale_by_count else np.ones(R.shape[0])
+        return (self.regularization * counts).astype(R.dtype)
+
+    def _split(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self._has_bias():
+            return F[:, :-1].copy(), F[:, -1].copy()
+        return F, np.zeros(len(F), F.dtype)
+
+    # --- new users and items -----------------------------------------------------------------------------
+
+    def fold_in(self, X: Any, *, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return factors and biases of new users (or items) from their ratings, all else fixed.
+
+        Parameters
+        ----------
+        X : ratings
+            With ``axis=0`` one row per new user and one column per known item; with ``axis=1`` one row
+            per known user and one column per new item.
+        axis : {0, 1}, default=0
+            Whether the rows or the columns are new.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_new, n_components)
+        biases : ndarray of shape (n_new,)
+        """
+        check_is_fitted(self)
+        if axis not in (0, 1):
+            raise errors.value("ALS", "axis must be 0 (new users) or 1 (new items)", repr(axis))
+        R = check_ratings(X, "ALS")
+        other = 1 - axis
+        if R.shape[other] != self.shape_[other]:
+            must = f"X must have one {('row per user', 'column per item')[other]} ({self.shape_[other]})"
+            do = "Pass X.T if rows are items." if R.shape[axis] == self.shape_[other] else ""
+            raise errors.value("ALS", must, f"shape {R.shape}", do)
+        self._check_counts(R)
+        R = self._centred(R).astype(self.item_factors_.dtype)
+        R = R if axis == 0 else R.T.tocsr()
+        known = (self.item_factors_, self.item_bias_) if axis == 0 else (self.user_factors_, self.user_bias_)
+        Y = np.column_stack(known) if self._has_bias() else known[0]
+        F = np.zeros((R.shape[0], Y.shape[1]), Y.dtype)
+        options = {"alpha": self._alpha(), "bias": self._has_bias(), "steps": 2 * Y.shape[1]}
+        solve(R, F, Y, ridge=self._ridge(R), **options)
+        return self._split(F)
+
+    def add_users(self, X: Any) -> np.ndarray:
+        """Fold new users into the model, one per row of X; return their numbers."""
+        factors, biases = self.fold_in(X)
+        self.user_factors_ = np.vstack([self.user_factors_, factors])
+        self.user_bias_ = np.append(self.user_bias_, biases)
+        return self._grown(len(factors), 0)
+
+    def add_items(self, X: Any) -> np.ndarray:
+        """Fold new items into the model, one per column of X (one row per user); return their numbers."""
+        factors, biases = self.fold_in(X, axis=1)
+        self.item_factors_ = np.vstack([self.item_factors_, factors])
+        self.item_bias_ = np.append(self.item_bias_, biases)
+        return self._grown(len(factors), 1)
+
+    def _grown(self, count: int, axis: int) -> np.ndarray:
+        first = self.shape_[axis]
+        self.shape_ = (len(self.user_factors_), len(self.item_factors_))
+        return np.arange(first, first + count)
+
+    # --- using -------------------------------------------------------------------------------------------
+
+    def _predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        products = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])
+        return products + self.user_bias_[users] + self.item_bias_[items] + products.dtype.type(self.mean_)
+
+    def _recommend(self, users: np.ndarray, n: int, seen: Any) -> tuple[np.ndarray, np.ndarray]:
+        self._check_most(n)
+        if seen is not None:
+            seen = check_ratings(seen, "ALS", shape=(len(users), self.shape_[1]))
+
+        def score(rows: slice) -> np.ndarray:
+            some = users[rows]
+            scores = self.user_factors_[some] @ self.item_factors_.T + self.item_bias_
+            scores += (self.user_bias_[some] + self.mean_).astype(scores.dtype)[:, None]
+            if seen is not None:
+                part = seen[rows].tocoo()
+                scores[part.row, part.col] = -np.inf
+            return scores
+
+        return _best(score, len(users), n)
+
+    def similar(self, items: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ``n`` items most like each of ``items`` (itself first), and their cosines."""
+        check_is_fitted(self)
+        check_count(self, "n", n)
+        self._check_most(n)
+        items = check_index(items, self.shape_[1], "item", "ALS")
+        norms = np.linalg.norm(self.item_factors_, axis=1, keepdims=True)
+        units = self.item_factors_ / np.where(norms > 0, norms, 1)
+        return _best(lambda rows: units[items[rows]] @ units.T, len(items), n)
+
+    def _check_most(self, n: int) -> None:
+        if n > self.shape_[1]:
+            raise errors.value("ALS", f"n must be at most the number of items ({self.shape_[1]})", n)
+
+
+def _best(score: Any, count: int, n: int, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and values of the n largest scores in each row, best first; -1 where all is left out."""
+    import torch
+
+    found = []
+    for begin in range(0, count, chunk):
+        best = torch.topk(torch.from_numpy(score(slice(begin, begin + chunk))), n)
+        values, columns = best.values.numpy(), best.indices.numpy()
+        found.append((np.where(np.isneginf(values), -1, columns), values))
+    return np.vstack([c for c, _ in found]), np.vstack([v for _, v in found])
