@@ -1,4 +1,4 @@
-"""Exact separability tests for the topics that count dichotomies and regions."""
+"""Exact enumeration for the topics that count dichotomies and regions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from itertools import product
 import numpy as np
 from scipy.optimize import lsq_linear, nnls
 
-__all__ = ["count_dichotomies", "count_regions", "hard_margin", "is_separable"]
+__all__ = [
+    "count_dichotomies",
+    "count_pieces",
+    "count_regions",
+    "folding_network",
+    "hard_margin",
+    "is_separable",
+]
 
 
 def hard_margin(Z: np.ndarray) -> np.ndarray | None:
@@ -40,3 +47,30 @@ def count_regions(W: np.ndarray, b: np.ndarray) -> int:
     rows = np.vstack([np.column_stack([W, b]), np.eye(W.shape[1] + 1)[-1]])
     patterns = product((-1, 1), repeat=len(W))
     return sum(is_separable(rows, np.array((*pattern, 1))) for pattern in patterns)
+
+
+def count_pieces(layers, low, high):
+    """Exact number of activation regions of a network of one input on an interval."""
+    x, h = np.array([low, high]), np.array([[low], [high]])
+    for W, b in layers:
+        p = h @ W.T + b
+        p[np.abs(p) < 1e-9] = 0.0  # a corner that only touches zero
+        unit, at = np.nonzero((p[:-1] * p[1:] < 0).T)
+        share = p[at, unit] / (p[at, unit] - p[at + 1, unit])
+        crossings = x[at] + share * (x[at + 1] - x[at])
+        values = p[at] + share[:, None] * (p[at + 1] - p[at])  # affine between breakpoints
+        x, order = np.unique(np.append(x, crossings), return_index=True)
+        h = np.maximum(np.vstack([p, values])[order], 0)
+    return len(x) - 1
+
+
+def folding_network(rng, m, L):
+    """L layers of m units: all but the last fold the unit interval m times onto itself."""
+    fold = m * np.ones((m, 1)), -np.arange(m, dtype=float)
+    readout = (-1.0) ** np.arange(m) * np.append(1, 2 * np.ones(m - 1))
+    thresholds = (np.arange(m) + rng.uniform(0.2, 0.8, size=m)) / m
+    layers, before = [], np.ones((1, 1))
+    for _ in range(L - 1):
+        layers.append((fold[0] @ before, fold[1]))
+        before = readout[None, :]
+    return [*layers, (np.ones((m, 1)) @ before, -thresholds)]
