@@ -50,6 +50,8 @@ class Iteration(ABC):
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
+    # Whether a step may end in NaN or infinity; if not, the engine keeps no copy of a large state before it.
+    can_diverge: ClassVar[bool] = True
 
     def __init__(self, max_iter: int, n_iter: int = 0) -> None:
         self.max_iter = max_iter

@@ -210,7 +210,7 @@ def drive(
 
 def _step(learner: Learner, owner: str, journal: Journal) -> Metrics | None:
     """Make one step; if it diverges, the last finite state comes back before the error is raised."""
-    good = learner.state()
+    good = learner.state() if getattr(learner, "can_diverge", True) else None
     try:
         metrics = learner.step()
         for key, value in (metrics or {}).items():
@@ -220,7 +220,8 @@ def _step(learner: Learner, owner: str, journal: Journal) -> Metrics | None:
                     "Scale the data or raise the regularisation; the last finite state is kept."
                 )
     except Diverged:
-        learner.restore(good)
+        if good is not None:
+            learner.restore(good)
         raise
     return metrics
 
