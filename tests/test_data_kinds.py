@@ -121,6 +121,10 @@ def test_sequences_of_every_form(sequences, shapes):
     assert all(s.dtype == (np.int64 if s.ndim == 1 else s.dtype) for s in found)
 
 
+def test_empty_sequences_on_request():
+    assert [len(s) for s in check_sequences([[], []], "HMM", min_length=0)] == [0, 0]
+
+
 def test_strings_are_sequences():
     assert check_sequences(("ab", "c"), "HMM") == ["ab", "c"]
 
@@ -214,6 +218,12 @@ def test_networkx_graphs_list_both_directions_of_an_undirected_edge():
     np.testing.assert_array_equal(graph.edge_weight, [2, 2])
     np.testing.assert_array_equal(graph.y, [1, 0])
     assert check_graph(nx.DiGraph([(0, 1)]), "GCN", features=False).num_edges == 1
+
+
+def test_features_may_be_whole_numbers_or_sparse():
+    for x in (np.eye(2, dtype=int), sparse.csr_matrix(np.eye(2))):
+        graph = check_graph(Graph(x, E1), "GCN")
+        assert graph.x.dtype.kind == "f" and graph.x.tolist() == [[1, 0], [0, 1]]
 
 
 def test_a_networkx_graph_agrees_with_its_adjacency_matrix():
@@ -316,6 +326,11 @@ def test_labels_of_users_and_items_are_sorted():
     R, users, items = check_ratings(frame, "ALS", labels=True)
     assert users.tolist() == ["a", "b"] and items.tolist() == ["x", "y"]
     np.testing.assert_array_equal(R.toarray(), [[2, 0], [0, 1]])
+
+
+def test_ids_may_be_of_several_types():
+    frame = pd.DataFrame({"user": [1, "a"], "item": [1, 2], "value": [3, 4]})
+    assert check_ratings(frame, "ALS", labels=True)[1].tolist() == [1, "a"]
 
 
 def test_of_a_repeated_pair_the_last_counts():

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import struct
+import sys
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -225,6 +226,28 @@ def test_a_missing_client_is_named(cache, monkeypatch):
             FileNotFoundError, match=r"got no program '(npm|apt-get)'. Connect .* or put that file"
         ):
             fetch(Archive(client, "thing", "thing.tgz", "0" * 64, 1))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_fetch_shows_how_much_has_come(cache, tmp_path, monkeypatch):
+    script = 'while [ "$1" != --pack-destination ]; do shift; done; printf 12345678 > "$2/a-1.tgz"; sleep 1.2'
+    program(tmp_path / "bin", "npm", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    fetch(Archive("npm", "a@1", "a-1.tgz", sha256(b"12345678"), 8_000_000))
+    assert re.search(r"\r +0\.0 of 8\.0 MB\n$", sys.stderr.getvalue())
+
+
+def test_a_client_that_hangs_is_stopped(cache, tmp_path, monkeypatch):
+    program(tmp_path / "bin", "npm", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr("corollary.data.fetch._PATIENCE", 0.1)
+    with pytest.raises(FileNotFoundError, match="got no end after 0 s"):
+        fetch(Archive("npm", "a@1", "a-1.tgz", "0" * 64, 1))
 
 
 def test_a_client_that_brings_nothing(cache, tmp_path, monkeypatch):

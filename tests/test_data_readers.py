@@ -6,6 +6,7 @@ import io
 import struct
 import sys
 import wave
+from collections import defaultdict
 
 import networkx as nx
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.io import wavfile
 
 from corollary import data
 from corollary.data import Dataset, Graph
+from corollary.data.named import networks, records
 from corollary.errors import CorollaryWarning
 
 
@@ -559,24 +561,43 @@ def test_a_data_set_has_a_known_kind():
         Dataset(np.ones((1, 1, 1)), kind="imge")
 
 
+@pytest.fixture
+def without(monkeypatch):
+    def without(package):
+        real = builtins.__import__
+
+        def blocked(module, *args, **options):
+            if module.split(".")[0] == package:
+                raise ImportError(module)
+            return real(module, *args, **options)
+
+        for module in [m for m in sys.modules if m.split(".")[0] == package]:
+            monkeypatch.delitem(sys.modules, module)
+        monkeypatch.setattr(builtins, "__import__", blocked)
+
+    return without
+
+
+PARQUET = defaultdict(lambda: b"PAR1")
+
+
 @pytest.mark.parametrize(
-    "package, name, content",
-    [("PIL", "a.png", "x"), ("pyarrow", "a.parquet", "x"), ("networkx", "a.graphml", "x")],
+    "package, extra, call",
+    [
+        ("PIL", "images", lambda write: data.load(write("a.png", "x"))),
+        ("PIL", "images", lambda write: data.load("photos")),
+        ("pyarrow", "parquet", lambda write: data.load(write("a.parquet", "x"))),
+        ("pyarrow", "parquet", lambda write: networks.cora(PARQUET)),
+        ("pyarrow", "parquet", lambda write: records.widedeep(PARQUET, "adult", "income")),
+        ("networkx", "graphs", lambda write: data.load(write("a.graphml", "x"))),
+        ("networkx", "graphs", lambda write: data.load("karate")),
+    ],
 )
-def test_a_missing_package_is_named_with_its_extra(write, monkeypatch, package, name, content):
-    real = builtins.__import__
-
-    def without(module, *args, **options):
-        if module.split(".")[0] == package:
-            raise ImportError(module)
-        return real(module, *args, **options)
-
-    for module in [m for m in sys.modules if m.split(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setattr(builtins, "__import__", without)
-    extra = {"PIL": "images", "pyarrow": "parquet", "networkx": "graphs"}[package]
+def test_a_missing_package_is_named_with_its_extra(write, without, package, extra, call):
+    data.load("iris")  # scikit-learn and pandas look for packages when they are imported
+    without(package)
     with pytest.raises(ImportError, match=rf"load: needs the package .* pip install 'corollary\[{extra}\]'"):
-        data.load(write(name, content))
+        call(write)
 
 
 # ----------------------------------------------------------------------------------------- splits

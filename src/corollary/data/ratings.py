@@ -162,10 +162,7 @@ def _codes(column: Any, what: str, owner: str) -> tuple[np.ndarray, np.ndarray]:
         raise errors.value(owner, f"every {what} must have an id", f"{column.isna().sum()} missing")
     if pd.api.types.is_numeric_dtype(column) and (column < 0).any():
         raise errors.value(owner, f"{what} ids must not be negative", f"{column.min()}")
-    try:
-        codes, labels = pd.factorize(column, sort=True)
-    except TypeError:  # ids of several types have no order
-        codes, labels = pd.factorize(column.astype(str), sort=True)
+    codes, labels = pd.factorize(column, sort=True)
     return codes, np.asarray(labels)
 
 

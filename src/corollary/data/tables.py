@@ -20,14 +20,9 @@ from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.texts import decode
 
-__all__ = ["as_table", "encoder", "numeric", "read_frame", "read_table"]
+__all__ = ["as_table", "encoder", "numeric", "read_frame"]
 
 _log = logging.getLogger(__name__)
-
-
-def read_table(path: Path, target: str | None = None) -> Dataset:
-    """Read a CSV, TSV or Parquet file; ``target`` names the column that becomes ``y``."""
-    return as_table(read_frame(path), path.stem, target, str(path))
 
 
 def as_table(frame: Any, name: str, target: Any = None, source: str = "") -> Dataset:
@@ -148,8 +143,6 @@ def _check_widths(text: str, separator: str, name: str) -> list[str]:
             if len(row) != len(first):
                 must = f"every line of {name} must have {len(first)} fields, as the first"
                 raise errors.value("load", must, f"{len(row)} in line {reader.line_num}")
-    except csv.Error as error:
-        raise errors.value("load", f"{name} must be a table of one row per line", _short(error)) from error
     finally:
         csv.field_size_limit(limit)
     repeated = sorted({field for field in first if first.count(field) > 1})
