@@ -340,25 +340,27 @@ class GradientTrained(Estimator):
         ``batches`` are other batches than rows; ``validate(module)`` measures where the data bring their own
         validation part.
         """
-        from corollary.engine.sgd import GradientLearner, TensorBatches, evaluate, seeded
+        from corollary.engine.sgd import CHUNK, GradientLearner, TensorBatches, evaluate, seeded
 
         plan, seed, run = self._plan(), self._seed(), current()
         with seeded(seed):
             module = self._module()
-        tensors = tuple(t if t is None else t.to(run.device) for t in tensors)
+        chunk = plan.batch_size  # what pads its batches is evaluated in batches of that size too
+        if batches is None:
+            batches = TensorBatches(*(t if t is None else t.to(run.device) for t in tensors))
+            chunk = CHUNK
         if validate is not None:
             validate = partial(validate, module)
         elif plan.early_stopping:
             kept, held = _hold_out(
-                len(tensors[0]), plan.validation_fraction, seed, stratify, type(self).__name__
+                len(batches), plan.validation_fraction, seed, stratify, type(self).__name__
             )
-            held_out = tuple(t if t is None else t[held] for t in tensors)
-            tensors = tuple(t if t is None else t[kept] for t in tensors)
-            validate = partial(evaluate, objective, module, *held_out)
+            validate = partial(evaluate, objective, module, batches.take(held), chunk)
+            batches = batches.take(kept)
         return GradientLearner(
             module,
             objective,
-            TensorBatches(*tensors) if batches is None else batches,
+            batches,
             plan,
             run,
             seed=seed,

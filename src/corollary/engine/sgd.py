@@ -65,6 +65,10 @@ class TensorBatches:
         """Return the number of batches in an epoch."""
         return -(-self.n // batch_size)
 
+    def take(self, rows: Tensor) -> TensorBatches:
+        """Return batches over some of the rows."""
+        return TensorBatches(*(t if t is None else t[rows] for t in self.tensors))
+
     def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
         """Yield slices of one permuted copy, or gathered rows if a copy would be too large."""
         source = self.tensors
@@ -353,11 +357,10 @@ def _dense(p: Tensor) -> bool:
     return p.is_contiguous() or (p.ndim == 4 and p.is_contiguous(memory_format=torch.channels_last))
 
 
-def evaluate(objective: Objective, module: nn.Module, *tensors: Tensor | None) -> Metrics:
-    """Return the mean objective over all rows, in chunks, as ``validation_`` metrics."""
+def evaluate(objective: Objective, module: nn.Module, batches: Batches, batch_size: int = CHUNK) -> Metrics:
+    """Return the mean objective over all samples, batch by batch, as ``validation_`` metrics."""
     sums: dict[str, float] = {}
-    batches = TensorBatches(*tensors)
-    for size, batch in batches.epoch(None, CHUNK):
+    for size, batch in batches.epoch(None, batch_size, 0):
         out = objective(module, *batch)
         loss, metrics = out if isinstance(out, tuple) else (out, {})
         for name, value in {"loss": loss, **metrics}.items():
