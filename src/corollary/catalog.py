@@ -61,6 +61,7 @@ pca              | PCA             | linear.pca             | table | transforme
 # completion
 als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
 # mixtures
+lda              | LatentDirichletAllocation | mixtures.lda | table | transformer | | Latent Dirichlet allocation: topics by four inferences
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers

@@ -77,8 +77,9 @@ def test_scikit_learns_own_checks(estimator, check, label):
 def test_torch_in_torch_out(name, dtype):
     import torch
 
-    X, y = testing.sample_data("table")
-    model = small(name).fit(X.astype(dtype), y)
+    model = small(name)
+    X, y = model._test_data() if hasattr(model, "_test_data") else testing.sample_data("table")
+    model.fit(X.astype(dtype), y)
     given = torch.as_tensor(X.astype(dtype))
     for method in ("predict_proba", "transform", "score_samples", "predict", "recall"):
         if hasattr(model, method):
