@@ -65,6 +65,10 @@ lda              | LatentDirichletAllocation | mixtures.lda | table | transforme
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers
+activations      | activation      | nn.activations         | table | | function | Activation functions by name
+normalisation    | norm            | nn.normalisation       | table | | function | Batch, layer and weight normalisation by name
+shortcuts        | Residual        | nn.shortcuts           | table | | layer | Residual and dense shortcuts around a block
+convolution      | convolve        | theory.convolution     | image | | function | Convolution in four forms, and its arithmetic
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 # generative

@@ -53,7 +53,7 @@ class MLP(nn.Sequential):
     dropout : float
         Share of hidden units dropped while training.
     norm : str or None
-        "batch" or "layer" normalisation before each activation.
+        "batch" or "layer" normalisation before each activation, or "weight" normalisation.
     residual : bool
         Whether each hidden layer is added to its input.
     """
@@ -78,9 +78,8 @@ class MLP(nn.Sequential):
 def _hidden(n_in: int, n_out: int, name: str, dropout: float, normalise: str | None) -> list[nn.Module]:
     phi = activation(name)
     pieces = getattr(phi, "k", 1)  # maxout takes the largest of k linear pieces
-    layers: list[nn.Module] = [nn.Linear(n_in, n_out * pieces)]
-    if normalise:
-        layers.append(norm(normalise, n_out * pieces))
+    linear = norm(normalise, nn.Linear(n_in, n_out * pieces))
+    layers: list[nn.Module] = [*linear] if isinstance(linear, nn.Sequential) else [linear]
     layers.append(phi)
     if dropout:
         layers.append(nn.Dropout(dropout))
@@ -195,16 +194,24 @@ class _BaseMLP(GradientTrained):
         weight = None if data.sample_weight is None else as_tensor(data.sample_weight.astype(data.X.dtype))
         return as_tensor(data.X), weight
 
-    def _learn(self, objective: Any, error: Any, x: Tensor, y: Tensor, weight: Tensor | None, **options: Any) -> Any:
-        plain = type(activation(self.activation)) in PLAIN and not (self.dropout or self.norm or self.residual)
+    def _learn(
+        self, objective: Any, error: Any, x: Tensor, y: Tensor, weight: Tensor | None, **options: Any
+    ) -> Any:
+        plain = type(activation(self.activation)) in PLAIN and not (
+            self.dropout or self.norm or self.residual
+        )
         gradient = Backpropagation(error) if plain else None
         return self._descend(objective, x, y, weight, gradient=gradient, **options)
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
         linear = [layer for layer in self.module_.modules() if isinstance(layer, nn.Linear)]
-        self.coefs_ = [layer.weight.detach().numpy(force=True).T for layer in linear if layer.bias is not None]
-        self.intercepts_ = [layer.bias.detach().numpy(force=True) for layer in linear if layer.bias is not None]
+        self.coefs_ = [
+            layer.weight.detach().numpy(force=True).T for layer in linear if layer.bias is not None
+        ]
+        self.intercepts_ = [
+            layer.bias.detach().numpy(force=True) for layer in linear if layer.bias is not None
+        ]
 
 
 class MLPClassifier(Classifier, _BaseMLP):
@@ -218,8 +225,8 @@ class MLPClassifier(Classifier, _BaseMLP):
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.0
         Share of hidden units dropped at random while training; more regularises more.
-    norm : {None, "batch", "layer"}, default=None
-        Normalisation before each activation.
+    norm : {None, "batch", "layer", "weight"}, default=None
+        Normalisation before each activation, or of the weights.
     residual : bool, default=False
         Whether each hidden layer adds to its input, which lets deep stacks train.
     class_weight : dict or "balanced", optional
@@ -313,8 +320,8 @@ class MLPRegressor(Regressor, _BaseMLP):
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.0
         Share of hidden units dropped at random while training; more regularises more.
-    norm : {None, "batch", "layer"}, default=None
-        Normalisation before each activation.
+    norm : {None, "batch", "layer", "weight"}, default=None
+        Normalisation before each activation, or of the weights.
     residual : bool, default=False
         Whether each hidden layer adds to its input, which lets deep stacks train.
     training : Training, optional

@@ -14,7 +14,11 @@ _WHERE = {
     "GCNConv": "gcn",
     "Heaviside": "activations",
     "Maxout": "activations",
+    "MinPool1d": "pooling",
+    "MinPool2d": "pooling",
     "Residual": "shortcuts",
+    "SoftmaxPool1d": "pooling",
+    "SoftmaxPool2d": "pooling",
     "activation": "activations",
     "norm": "normalisation",
 }

@@ -1,12 +1,26 @@
-"""Normalisation layers by name: torch's own."""
+r"""Normalisation by name: torch's own, for a width or around a layer.
+
+Batch and layer normalisation are layers; weight normalisation [1]_ is another form of a layer's matrix,
+
+.. math:: w_i = g_i \frac{v_i}{\lVert v_i \rVert}, \tag{1}
+
+whose length and direction are learned apart. So ``norm`` takes a width and returns a layer, or takes a layer
+and returns it normalised.
+
+References
+----------
+.. [1] T. Salimans, D. P. Kingma (2016). Weight normalization: a simple reparameterization to accelerate
+   training of deep neural networks. NeurIPS. Eq. (2).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
-from corollary.errors import unknown
+from corollary.errors import unknown, value
 
 __all__ = ["NORMS", "norm"]
 
@@ -14,16 +28,44 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
     "batch": nn.BatchNorm1d,
     "layer": nn.LayerNorm,
     "none": lambda width: nn.Identity(),
+    "weight": lambda width: _needs_a_layer(),
+}
+# After a convolution the channels come second, and statistics are taken over positions too.
+AFTER_CONVOLUTION: dict[str, Callable[[int, int], nn.Module]] = {
+    "batch": lambda width, axes: (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[axes - 1](width),
+    "layer": lambda width, axes: nn.GroupNorm(1, width),
 }
 
 
-def norm(name: str | None, width: int) -> nn.Module:
-    """Return the normalisation of this name over ``width`` features.
+def norm(name: str | None, over: int | nn.Module) -> nn.Module:
+    """Return the normalisation of this name over a width, or the layer ``over`` normalised.
 
-    >>> norm("layer", 8)
-    LayerNorm((8,), eps=1e-05, elementwise_affine=True)
+    >>> norm("layer", 8).normalized_shape
+    (8,)
+    >>> type(norm("batch", nn.Conv2d(1, 8, 3))[1]).__name__
+    'BatchNorm2d'
+    >>> norm("weight", nn.Linear(3, 8)).weight.shape
+    torch.Size([8, 3])
     """
     name = name or "none"
     if name not in NORMS:
         raise unknown("nn.norm", "normalisation", name, NORMS)
-    return NORMS[name](width)
+    if isinstance(over, int):
+        return NORMS[name](over)
+    if name == "none":
+        return over
+    if name == "weight":
+        return weight_norm(over)
+    return nn.Sequential(over, _after(name, over))
+
+
+def _after(name: str, layer: nn.Module) -> nn.Module:
+    if isinstance(layer, nn.Linear):
+        return NORMS[name](layer.out_features)
+    axes = layer.weight.ndim - 2
+    return AFTER_CONVOLUTION[name](layer.out_channels, axes)
+
+
+def _needs_a_layer() -> nn.Module:
+    must = "weight normalisation needs the layer whose weights are normalised"
+    raise value("nn.norm", must, "a width", "Pass the layer: norm('weight', nn.Linear(3, 8)).")

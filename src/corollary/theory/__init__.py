@@ -1,0 +1,28 @@
+"""What can be said of a model before or after it is trained.
+
+Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "convolution_matrix": "convolution",
+    "output_size": "convolution",
+    "parameter_count": "convolution",
+    "receptive_field": "convolution",
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.theory.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'corollary.theory' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
