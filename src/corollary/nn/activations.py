@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from corollary.errors import unknown
@@ -60,12 +59,19 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "softplus": nn.Softplus,
     "tanh": nn.Tanh,
 }
-ALIASES = {"leaky_relu": "leaky", "logistic": "sigmoid", "linear": "identity", "k-hinge": "maxout", "step": "heaviside"}
+ALIASES = {
+    "leaky_relu": "leaky",
+    "logistic": "sigmoid",
+    "linear": "identity",
+    "k-hinge": "maxout",
+    "step": "heaviside",
+}
 
 
 def activation(name: str) -> nn.Module:
     """Return the activation of this name as a module.
 
+    >>> import torch
     >>> activation("absu")(torch.tensor([-2.0, 3.0]))
     tensor([2., 3.])
     """
