@@ -378,7 +378,7 @@ def nmf_projected_als(rng, claim):
     best, least = np.inf, claim(A, rng.normal(size=(12, 2))).min()  # plain solutions have either sign
     for _ in range(12):
         U = rng.random((12, 2))
-        for _ in range(200):
+        for _ in range(600):
             V = claim(A, U)
             U = claim(A.T, V.T).T
             best = min(best, np.linalg.norm(A - U @ V) / np.linalg.norm(A))
