@@ -14,7 +14,8 @@ from (1). It is split into a part with few terms and a smooth one,
     N_{dk} \frac{N_{wk} + \eta}{N_k + V \eta} + \alpha_k \frac{N_{wk} + \eta}{N_k + V \eta}; \tag{2}
 
 the first is summed over the document's own topics, the second is drawn in constant time from an alias
-table made at the start of the sweep, and a Metropolis-Hastings step makes up for the table's age.
+table made at the start of the sweep, and a Metropolis-Hastings step makes up for the table's age. (The table
+also counts the token itself, which shifts the draws by a share of order :math:`1 / N_w`.)
 
 Documents come in blocks that run at once. For CVB0, whose documents are read in the order of their words,
 each block works on another range of words at a time, so that no two touch the same counts. For Gibbs

@@ -8,7 +8,9 @@ A topic is a distribution :math:`p(w \mid z)` over words. Given topics, a docume
 *Document completion*: :math:`\theta` is fitted to one half of a document's words and the other half
 is predicted,
 
-.. math:: \text{perplexity} = \exp\Big(\! -\frac{1}{\sum c_w} \sum_{d,w} c_{dw} \log \sum_z \theta_{dz}\, p(w \mid z) \Big). \tag{2}
+.. math::
+    \text{perplexity} = \exp\Big(\! -\frac{1}{\sum c_{dw}} \sum_{d,w} c_{dw}
+    \log \sum_z \theta_{dz}\, p(w \mid z) \Big). \tag{2}
 
 *Coherence* is the mean normalised pointwise mutual information of a topic's top words, counted over documents,
 
