@@ -120,8 +120,8 @@ def _interpolate(f, n, x):
 
 @formula(
     "apx-weierstrass",
-    latex=r"\lVert B_n f - f \rVert_\infty \to 0, \qquad"
-    r"B_n f(x) = \sum_{k=0}^n f\bigl(\tfrac kn\bigr) \binom nk x^k (1 - x)^{n-k}",
+    latex=r"\lVert B_n f - f \rVert_\infty \to 0, \qquad "
+    r"B_n f(x) = \sum_{k=0}^n f\bigl(\tfrac{k}{n}\bigr) \binom{n}{k} x^k (1 - x)^{n-k}",
     where="000 §6; 002, 003 Approximation",
     right=_bernstein,
     wrong=_interpolate,
@@ -194,9 +194,9 @@ def _polarisation(x):
 
 @formula(
     "apx-ridge-span",
-    latex=r"\overline{\mathrm{span}}\{\phi(x \cdot \theta)\} = C(K): \qquad"
-    r"\prod_{i=1}^n x_i = \frac1{2^n n!} \sum_{\epsilon \in \{\pm1\}^n} \Bigl(\prod_i \epsilon_i\Bigr)"
-    r"(\epsilon \cdot x)^n, \quad xy = \tfrac14 [(x+y)^2 - (x-y)^2]",
+    latex=r"\overline{\mathrm{span}}\{\phi(x \cdot \theta)\} = C(K): \qquad "
+    r"\prod_{i=1}^n x_i = \frac{1}{2^n n!} \sum_{\epsilon \in \{\pm1\}^n} \Bigl(\prod_i \epsilon_i\Bigr)"
+    r"(\epsilon \cdot x)^n, \quad xy = \tfrac{1}{4} [(x+y)^2 - (x-y)^2]",
     where="002 Approximation",
     right=_polarisation,
     wrong=lambda x: _polarisation(x) * factorial(len(x)),
@@ -247,8 +247,8 @@ def _step_network(x, beta, theta, b, b0):
 
 @formula(
     "apx-barron",
-    latex=r"C_g = \int \lVert \omega \rVert \lvert \hat g(\omega) \rvert d\omega < \infty: \qquad"
-    r"\int_{rB} (g - f_m)^2 d\mu \le \frac{(2 r C_g)^2}{m}, \quad"
+    latex=r"C_g = \int \lVert \omega \rVert \lvert \hat g(\omega) \rvert d\omega < \infty: \qquad "
+    r"\int_{rB} (g - f_m)^2 d\mu \le \frac{(2 r C_g)^2}{m}, \quad "
     r"f_m(x) = \sum_{j=1}^m \beta_j \sigma(\theta_j \cdot x + b_j) + b_0",
     where="002 Approximation",
     right=lambda r, C, m, *network: (_step_network(*network), (2 * r * C) ** 2 / m),
@@ -327,8 +327,8 @@ def apx_fourier_gradient(rng, claim):
 
 @formula(
     "apx-depth-radial",
-    latex=r"\psi(\lVert x \rVert) = \Psi\Bigl(\sum_i x_i^2\Bigr): \qquad"
-    r"n \sqrt{n / \epsilon} + O(n / \sqrt\epsilon) \text{ units in two layers suffice}",
+    latex=r"\psi(\lVert x \rVert) = \Psi\Bigl(\sum_i x_i^2\Bigr): \qquad "
+    r"n \sqrt{n / \epsilon} + O(n / \sqrt{\epsilon}) \text{ units in two layers suffice}",
     where="002 Approximation",
     right=lambda n, eps: np.sqrt(n / eps),
     wrong=lambda n, eps: np.sqrt(1 / eps),
@@ -448,7 +448,7 @@ def apx_khinge_decomposition(rng, claim):
 
 @formula(
     "apx-polyhedral",
-    latex=r"\mathrm{epi} f = \bigcap_{i \in A} \{(x, t) : t \ge \theta_i \cdot x + b_i\} \iff"
+    latex=r"\mathrm{epi} f = \bigcap_{i \in A} \{(x, t) : t \ge \theta_i \cdot x + b_i\} \iff "
     r"f(x) = \max_{i \in A} \theta_i \cdot x + b_i",
     where="002, 003 Rectified units",
     right=lambda theta, b, x: (theta @ x + b).max(),
@@ -514,8 +514,8 @@ def _local_map(W, b, v, c, x):
 
 @formula(
     "apx-activation-patterns",
-    latex=r"\kappa(x) = \mathbf 1[Wx + b > 0] \in \{0, 1\}^m, \qquad"
-    r"f(x) = v^\top \mathrm{diag}(\kappa) (Wx + b) + c \text{ on } X_\kappa, \qquad"
+    latex=r"\kappa(x) = \mathbf{1}[Wx + b > 0] \in \{0, 1\}^m, \qquad "
+    r"f(x) = v^\top \mathrm{diag}(\kappa) (Wx + b) + c \text{ on } X_\kappa, \qquad "
     r"\#\{\kappa\} \le 2^m",
     where="002, 003 Rectified units",
     right=_local_map,
@@ -552,7 +552,7 @@ def _zaslavsky(m, n):
 
 @formula(
     "apx-zaslavsky",
-    latex=r"R(m) = \sum_{i=0}^{\min(m, n)} \binom mi",
+    latex=r"R(m) = \sum_{i=0}^{\min(m, n)} \binom{m}{i}",
     where="003 Rectified units",
     right=_zaslavsky,
     wrong=lambda m, n: 2 * sum(comb(m - 1, i) for i in range(n)),
@@ -577,7 +577,7 @@ def _montufar(m, n, L):
 
 @formula(
     "apx-montufar",
-    latex=r"\max_\theta \#\text{regions} \ge R(m) \Bigl\lfloor \frac mn \Bigr\rfloor^{n(L-1)} ="
+    latex=r"\max_\theta \#\text{regions} \ge R(m) \Bigl\lfloor \frac{m}{n} \Bigr\rfloor^{n(L-1)} ="
     r"\Omega\bigl((m/n)^{(L-1)n} m^n\bigr)",
     where="000 §6; 003 Rectified units",
     right=lambda m, n, L, folding: _montufar(m, n, L) if folding else 1,

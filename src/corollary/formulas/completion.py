@@ -31,7 +31,7 @@ from corollary.formulas.tools import gradient, hessian, jacobian, orthogonal
 
 @formula(
     "mcpl-objective",
-    latex=r"\ell(U, V) = \tfrac12 \lVert \Pi_\Omega(A - U V^\top) \rVert_F^2,"
+    latex=r"\ell(U, V) = \tfrac{1}{2} \lVert \Pi_\Omega(A - U V^\top) \rVert_F^2,"
     r"\qquad \Pi_\Omega(M) = M \odot \Omega",
     where="004 §2",
     right=lambda A, mask, U, V: ((mask * (A - U @ V.T)) ** 2).sum() / 2,
@@ -59,7 +59,7 @@ def _observed_moments(A, mask):
 
 @formula(
     "mcpl-normalisation",
-    latex=r"\mu_i = \frac{\sum_j \omega_{ij} a_{ij}}{\max\{1, \sum_j \omega_{ij}\}}, \qquad"
+    latex=r"\mu_i = \frac{\sum_j \omega_{ij} a_{ij}}{\max\{1, \sum_j \omega_{ij}\}}, \qquad "
     r"z_{ij} = \frac{a_{ij} - \mu_i}{\sigma_i}",
     where="004 §2",
     right=_observed_moments,
@@ -120,8 +120,8 @@ def _scalar_slopes(u, v, a, delta):
 
 @formula(
     "mcpl-scalar-gradients",
-    latex=r"\ell = \tfrac12 (a - uv)^2,\ \delta = uv - a: \qquad \partial_u \ell = \delta v,\ "
-    r"\partial_v \ell = \delta u, \qquad"
+    latex=r"\ell = \tfrac{1}{2} (a - uv)^2,\ \delta = uv - a: \qquad \partial_u \ell = \delta v,\ "
+    r"\partial_v \ell = \delta u, \qquad "
     r"\nabla^2 \ell = \begin{pmatrix} v^2 & 2uv - a \\ 2uv - a & u^2 \end{pmatrix}",
     where="004 §2.1",
     right=lambda u, v, a: _scalar_slopes(u, v, a, u * v - a),
@@ -154,7 +154,7 @@ def _scalar_flow(a, c, t, rate=2.0):
 
 @formula(
     "mcpl-scalar-flow",
-    latex=r"u_0 = v_0,\ x = uv: \quad \dot x = -2x(x - a), \quad"
+    latex=r"u_0 = v_0,\ x = uv: \quad \dot x = -2x(x - a), \quad "
     r"x(t) = a + \frac{ac - a^2}{c e^{2at} + a - c}, \quad c = x(0); \qquad x(\infty) = \max(a, 0)"
     r"\text{ for } c > 0",
     where="004 §2.1",
@@ -194,8 +194,8 @@ def mcpl_scalar_flow(rng, claim):
 
 @formula(
     "mcpl-rank1-loss",
-    latex=r"\tfrac12 \lVert A - u v^\top \rVert_F^2 = \tfrac12 \mathrm{Tr}(A^\top A) +"
-    r"\tfrac12 \lVert u \rVert^2 \lVert v \rVert^2 - u^\top A v",
+    latex=r"\tfrac{1}{2} \lVert A - u v^\top \rVert_F^2 = \tfrac{1}{2} \mathrm{Tr}(A^\top A) +"
+    r"\tfrac{1}{2} \lVert u \rVert^2 \lVert v \rVert^2 - u^\top A v",
     where="004 §2.1",
     right=lambda A, u, v: np.trace(A.T @ A) / 2 + (u @ u) * (v @ v) / 2 - u @ A @ v,
     wrong=lambda A, u, v: np.trace(A.T @ A) / 2 + (u @ u) * (v @ v) / 2 - u @ A @ v / 2,
@@ -221,7 +221,7 @@ def _rank1(A, power):
 
 @formula(
     "mcpl-rank1-solution",
-    latex=r"A A^\top u = \lambda_1 u,\ A^\top A v = \lambda_1 v,\ u^\top A v = \sqrt{\lambda_1}: \qquad"
+    latex=r"A A^\top u = \lambda_1 u,\ A^\top A v = \lambda_1 v,\ u^\top A v = \sqrt{\lambda_1}: \qquad "
     r"\arg\min_{\mathrm{rank} B = 1} \lVert A - B \rVert_F = \sqrt{\lambda_1}\, u v^\top",
     where="004 §2.1",
     right=lambda A: _rank1(A, 0.5),
@@ -248,7 +248,7 @@ def _column_objective(U, a, seen, penalty, v):
 
 @formula(
     "mcpl-als-objective",
-    latex=r"\ell(v_j) = \tfrac12 v_j^\top \Bigl(\sum_i \omega_{ij} u_i u_i^\top + \lambda I\Bigr) v_j -"
+    latex=r"\ell(v_j) = \tfrac{1}{2} v_j^\top \Bigl(\sum_i \omega_{ij} u_i u_i^\top + \lambda I\Bigr) v_j -"
     r"\Bigl(\sum_i \omega_{ij} a_{ij} u_i\Bigr)^{\!\top} v_j + \mathrm{const}",
     where="004 §2.2",
     right=_column_objective,
@@ -328,7 +328,7 @@ def mcpl_als_update(rng, claim):
 
 @formula(
     "mcpl-masked-gradient",
-    latex=r"\nabla_B \tfrac12 \lVert \Pi_\Omega(A - B) \rVert_F^2 = -\Pi_\Omega(A - B)",
+    latex=r"\nabla_B \tfrac{1}{2} \lVert \Pi_\Omega(A - B) \rVert_F^2 = -\Pi_\Omega(A - B)",
     where="004 §2.2",
     right=lambda A, mask, B: -mask * (A - B),
     wrong=lambda A, mask, B: B - mask * A,
@@ -368,7 +368,7 @@ def mcpl_svp(rng, claim):
 
 @formula(
     "mcpl-nuclear-norm",
-    latex=r"\lVert M \rVert_* = \sum_i \sigma_i(M) = \lVert \sigma(M) \rVert_1, \qquad"
+    latex=r"\lVert M \rVert_* = \sum_i \sigma_i(M) = \lVert \sigma(M) \rVert_1, \qquad "
     r"\lVert M \rVert_F = \lVert \sigma(M) \rVert_2",
     where="004 §2.2",
     right=lambda M: (singular_values(M).sum(), np.linalg.norm(singular_values(M))),
@@ -434,7 +434,8 @@ def _relaxed(A, mask, B, tau, gamma, size):
 
 @formula(
     "mcpl-relaxed-objective",
-    latex=r"\tfrac12 \lVert \Pi_\Omega(A - B) \rVert_F^2 + \tau \lVert B \rVert_* + \gamma \lVert B \rVert_F,"
+    latex=r"\tfrac{1}{2} \lVert \Pi_\Omega(A - B) \rVert_F^2 + \tau \lVert B \rVert_* + "
+    r"\gamma \lVert B \rVert_F,"
     r"\qquad \lVert B \rVert_2 \le \lVert B \rVert_F",
     where="004 §2.2",
     right=lambda A, mask, B, tau, gamma: _relaxed(A, mask, B, tau, gamma, lambda M: singular_values(M).sum()),
@@ -470,7 +471,7 @@ def _hard(M, tau):
 
 @formula(
     "mcpl-shrink",
-    latex=r"\arg\min_B \tfrac12 \lVert A - B \rVert_F^2 + \tau \lVert B \rVert_* ="
+    latex=r"\arg\min_B \tfrac{1}{2} \lVert A - B \rVert_F^2 + \tau \lVert B \rVert_* ="
     r"U\, \mathrm{diag}(\sigma - \tau)_+ V^\top",
     where="004 Thm 13",
     right=shrink,
@@ -498,16 +499,16 @@ def mcpl_shrink(rng, claim):
 
 @formula(
     "mcpl-svt",
-    latex=r"A^{(t+1)} = A^{(t)} + \eta_t \Pi_\Omega(A - \mathrm{shrink}_\tau(A^{(t)})): \qquad"
+    latex=r"A^{(t+1)} = A^{(t)} + \eta_t \Pi_\Omega(A - \mathrm{shrink}_\tau(A^{(t)})): \qquad "
     r"\mathrm{shrink}_\tau(A^{(\infty)}) = \arg\min_{\Pi_\Omega(A - B) = 0}"
-    r"\tau \lVert B \rVert_* + \tfrac12 \lVert B \rVert_F^2",
+    r"\tau \lVert B \rVert_* + \tfrac{1}{2} \lVert B \rVert_F^2",
     where="004 §2.2",
     right=lambda B, tau: tau * singular_values(B).sum() + (B**2).sum() / 2,
     errata=(
         Erratum(
             "E37",
-            printed=r"$\tau\lVert B\rVert_* + \frac1{2\tau}\lVert B\rVert_F^2$",
-            correction=r"the Frobenius term has the weight $\frac12$",
+            printed=r"$\tau\lVert B\rVert_* + \frac{1}{2\tau}\lVert B\rVert_F^2$",
+            correction=r"the Frobenius term has the weight $\frac{1}{2}$",
             form=lambda B, tau: tau * singular_values(B).sum() + (B**2).sum() / (2 * tau),
         ),
     ),
@@ -564,8 +565,9 @@ def _incoherence(U, V):
 
 @formula(
     "mcpl-incoherence",
-    latex=r"\Bigl\lvert P_{ij} - \frac kn \delta_{ij} \Bigr\rvert,\ "
-    r"\Bigl\lvert Q_{ij} - \frac kn \delta_{ij} \Bigr\rvert,\ \lvert E_{ij} \rvert \le \frac{\mu \sqrt k}{n},"
+    latex=r"\Bigl\lvert P_{ij} - \frac{k}{n} \delta_{ij} \Bigr\rvert,\ "
+    r"\Bigl\lvert Q_{ij} - \frac{k}{n} \delta_{ij} \Bigr\rvert,"
+    r"\ \lvert E_{ij} \rvert \le \frac{\mu \sqrt{k}}{n},"
     r"\qquad P = U U^\top,\ Q = V V^\top,\ E = U V^\top",
     where="004 Def 14",
     right=_incoherence,

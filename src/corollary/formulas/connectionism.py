@@ -26,7 +26,7 @@ from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal,
 
 @formula(
     "mp-neuron",
-    latex=r"f(x; \sigma, \theta) = \mathbf 1\Bigl[\sum_i \sigma_i x_i \ge \theta\Bigr],"
+    latex=r"f(x; \sigma, \theta) = \mathbf{1}\Bigl[\sum_i \sigma_i x_i \ge \theta\Bigr],"
     r"\quad x \in \{0,1\}^n,\ \sigma \in \{\pm 1\}^n,\ \theta \in \mathbb Z",
     where="002 Connectionism",
     right=lambda x, sigma, theta: x @ sigma >= theta,
@@ -119,7 +119,7 @@ def turing_type_a(rng, claim):
 
 @formula(
     "turing-type-b",
-    latex=r"A(1, \mathrm{NAND}(x, x)) = x,\quad A(0, \cdot) = 1,\quad"
+    latex=r"A(1, \mathrm{NAND}(x, x)) = x,\quad A(0, \cdot) = 1,\quad "
     r"\mathrm{NAND}(1, x_2, \dots, x_n) = \mathrm{NAND}(x_2, \dots, x_n)",
     where="002 Connectionism",
     right=lambda mode, signal: 1 - mode * signal,
@@ -142,7 +142,7 @@ def turing_type_b(rng, claim):
 
 @formula(
     "perceptron-update",
-    latex=r"y\, x \cdot \theta \le 0 \;\Rightarrow\; \theta \leftarrow \theta + y x, \qquad"
+    latex=r"y\, x \cdot \theta \le 0 \;\Rightarrow\; \theta \leftarrow \theta + y x, \qquad "
     r"y\, x \cdot \theta > 0 \;\Rightarrow\; \theta \text{ stays}",
     where="002, 003 Perceptron",
     right=lambda theta, x, y: theta + y * x if y * (x @ theta) <= 0 else theta,
@@ -216,8 +216,8 @@ def perceptron_zigzag(rng, claim):
 
 @formula(
     "perceptron-norm-growth",
-    latex=r"\lVert \theta^s \rVert^2 \le \sum_{t \le s} \lVert x^t \rVert^2, \qquad"
-    r"\lVert x \rVert \le 1 \Rightarrow \lVert \theta^s \rVert \le \sqrt s",
+    latex=r"\lVert \theta^s \rVert^2 \le \sum_{t \le s} \lVert x^t \rVert^2, \qquad "
+    r"\lVert x \rVert \le 1 \Rightarrow \lVert \theta^s \rVert \le \sqrt{s}",
     where="002, 003 Perceptron",
     right=lambda lengths: np.sqrt((lengths**2).sum()),
     wrong=lambda lengths: lengths.sum(),
@@ -266,7 +266,7 @@ def perceptron_margin(rng, claim):
 
 @formula(
     "perceptron-novikov",
-    latex=r"s \gamma \le \langle \theta^*, \theta^s \rangle \le \lVert\theta^s\rVert \le \sqrt s"
+    latex=r"s \gamma \le \langle \theta^*, \theta^s \rangle \le \lVert\theta^s\rVert \le \sqrt{s}"
     r"\;\Longrightarrow\; s \le \gamma^{-2}",
     where="002, 003 Perceptron",
     right=lambda gamma: gamma**-2,
@@ -388,7 +388,7 @@ def _willshaw(X, Y, admissible):
 
 @formula(
     "willshaw-store",
-    latex=r"\Theta = \min\Bigl(1, \sum_t y^t (x^t)^\top\Bigr) \in \{0,1\}^{n \times n}, \qquad"
+    latex=r"\Theta = \min\Bigl(1, \sum_t y^t (x^t)^\top\Bigr) \in \{0,1\}^{n \times n}, \qquad "
     r"\sum_i x_i^t = r",
     where="002 Willshaw",
     right=lambda X, Y, r: _willshaw(X, Y, X.sum(axis=1) == r),
@@ -424,7 +424,7 @@ def willshaw_store(rng, claim):
 
 @formula(
     "willshaw-recall",
-    latex=r"z = \Theta x, \quad y_j = \mathbf 1[z_j \ge r]; \qquad x = x^t \Rightarrow y \ge y^t",
+    latex=r"z = \Theta x, \quad y_j = \mathbf{1}[z_j \ge r]; \qquad x = x^t \Rightarrow y \ge y^t",
     where="002 Willshaw",
     right=lambda theta, x, r: theta @ x >= r,
     wrong=lambda theta, x, r: theta @ x > r,
@@ -444,7 +444,7 @@ def willshaw_recall(rng, claim):
 
 @formula(
     "willshaw-information-bound",
-    latex=r"s \log_2 \binom nr \le n^2, \qquad s \lesssim \frac{n^2}{r \log_2 n}",
+    latex=r"s \log_2 \binom{n}{r} \le n^2, \qquad s \lesssim \frac{n^2}{r \log_2 n}",
     where="002 Willshaw",
     right=lambda n, r: n**2 / log2(comb(n, r)),
     wrong=lambda n, r: n**2 / (r * log2(n)),
@@ -467,8 +467,8 @@ def willshaw_information_bound(rng, claim):
 
 @formula(
     "willshaw-capacity",
-    latex=r"r = \log_2 n,\quad s = \frac{\ln 2\; n^2}{r^2}: \qquad \Pr[\theta_{ij} = 1] = \tfrac12,\quad"
-    r"s \log_2 \tbinom nr \to \ln 2 \cdot n^2 \text{ bits}",
+    latex=r"r = \log_2 n,\quad s = \frac{\ln 2\; n^2}{r^2}: \qquad \Pr[\theta_{ij} = 1] = \tfrac{1}{2},\quad "
+    r"s \log_2 \tbinom{n}{r} \to \ln 2 \cdot n^2 \text{ bits}",
     where="002 Willshaw",
     right=lambda bits: (bits, log(2) / bits**2),
     wrong=lambda bits: (bits, 1 / bits**2),
@@ -561,14 +561,15 @@ def hopfield_update(rng, claim):
 
 @formula(
     "hopfield-energy",
-    latex=r"E(x) = -\tfrac12 \sum_{i \ne j} \theta_{ij} x_i x_j - \sum_i \theta_{i0} x_i",
+    latex=r"E(x) = -\tfrac{1}{2} \sum_{i \ne j} \theta_{ij} x_i x_j - \sum_i \theta_{i0} x_i",
     where="000 §4; 002 Hopfield",
     right=lambda theta, bias, x: -x @ theta @ x / 2 - bias @ x,
     errata=(
         Erratum(
             "E25",
             printed=r"$-\sum_{ij}\theta_{ij}x_ix_j - \sum_i\theta_{i0}x_i$ never rises",
-            correction=r"the pairs need the factor $\frac12$, else the energy can rise when there are biases",
+            correction=r"the pairs need the factor $\frac{1}{2}$, "
+            r"else the energy can rise when there are biases",
             form=lambda theta, bias, x: -x @ theta @ x - bias @ x,
         ),
     ),
@@ -621,7 +622,8 @@ def hopfield_attractors(rng, claim):
 
 @formula(
     "hopfield-capacity",
-    latex=r"\frac sn \le \alpha^* \approx 0.138 \ \text{(Hebb)}, \qquad \alpha^* = 2 \ \text{(best weights)}",
+    latex=r"\frac{s}{n} \le \alpha^* \approx 0.138 \ \text{(Hebb)}, "
+    r"\qquad \alpha^* = 2 \ \text{(best weights)}",
     where="002 Hopfield",
     right=lambda n: (0.138, 2.0),
     wrong=lambda n: (1 / (2 * log(n)), 1.0),

@@ -28,7 +28,7 @@ def _window_counts(tokens, words, offsets):
 
 @formula(
     "emb-cooccurrence",
-    latex=r"\mathcal C_R = \{(i, j) : 1 \le \lvert i - j \rvert \le R\}, \qquad"
+    latex=r"\mathcal C_R = \{(i, j) : 1 \le \lvert i - j \rvert \le R\}, \qquad "
     r"N_{vw} = \#\{(i, j) \in \mathcal C_R : x_i = v,\ x_j = w\} = N_{wv}",
     where="000 §14; 004 §3.3",
     right=lambda tokens, words, R: _window_counts(tokens, words, [d for d in range(-R, R + 1) if d]),
@@ -64,8 +64,8 @@ def _printed_embedding(C, k):
 
 @formula(
     "emb-spectral-factor",
-    latex=r"C = V \Lambda V^\top \approx V_k \Lambda_k V_k^\top = E\, \mathrm{sign}(\Lambda_k) E^\top, \qquad"
-    r"E = V_k \lvert \Lambda_k \rvert^{1/2}",
+    latex=r"C = V \Lambda V^\top \approx V_k \Lambda_k V_k^\top = E\, \mathrm{sign}(\Lambda_k) E^\top, "
+    r"\qquad E = V_k \lvert \Lambda_k \rvert^{1/2}",
     where="000 §14.1.1",
     right=_spectral_embedding,
     wrong=lambda C, k: (_spectral_embedding(C, k)[0], np.ones(k)),
@@ -205,7 +205,7 @@ def _noise_law(p, alpha):
 
 @formula(
     "emb-negative-distribution",
-    latex=r"q(w) = \frac{p(w)^\alpha}{\sum_u p(u)^\alpha},\ \alpha = \tfrac34; \qquad"
+    latex=r"q(w) = \frac{p(w)^\alpha}{\sum_u p(u)^\alpha},\ \alpha = \tfrac{3}{4}; \qquad "
     r"\frac{\lvert S^- \rvert}{\lvert S^+ \rvert} = \frac{r}{\lvert \mathcal I \rvert}"
     r"\text{ with } r \text{ negatives per position}",
     where="004 §3.3",
@@ -243,7 +243,7 @@ def emb_negative_distribution(rng, claim):
 
 @formula(
     "emb-bayes-logit",
-    latex=r"\Pr[\text{true} \mid v, w] = \frac{\pi p}{\pi p + (1 - \pi) q}, \qquad"
+    latex=r"\Pr[\text{true} \mid v, w] = \frac{\pi p}{\pi p + (1 - \pi) q}, \qquad "
     r"h^* = \log \frac{p(v, w)}{q(v, w)} + \log \frac{\pi}{1 - \pi}",
     where="004 §3.3",
     right=lambda p, q, share: np.log(p / q) + log(share / (1 - share)),
@@ -305,8 +305,8 @@ def _counts(rng, words=5):
 
 @formula(
     "emb-glove-loss",
-    latex=r"\min \sum_{N_{vw} > 0} f(N_{vw}) \bigl(\log N_{vw} - \langle \zeta_w, z_v \rangle\bigr)^2, \qquad"
-    r"f(N) = \min\{1, (N / N_{\max})^\alpha\},\ \alpha = \tfrac34",
+    latex=r"\min \sum_{N_{vw} > 0} f(N_{vw}) \bigl(\log N_{vw} - \langle \zeta_w, z_v \rangle\bigr)^2, "
+    r"\qquad f(N) = \min\{1, (N / N_{\max})^\alpha\},\ \alpha = \tfrac{3}{4}",
     where="004 §3.3",
     right=_glove_terms,
     wrong=lambda N, zeta, z, most, alpha: _glove_terms(N, zeta, z, most, alpha, power=1),
@@ -345,7 +345,7 @@ def emb_glove_loss(rng, claim):
 
 @formula(
     "emb-glove-factorisation",
-    latex=r"\log \hat N_{vw} = \langle \zeta_w, z_v \rangle \iff \log \hat N = V U^\top, \qquad"
+    latex=r"\log \hat N_{vw} = \langle \zeta_w, z_v \rangle \iff \log \hat N = V U^\top, \qquad "
     r"f = \min\{1, N\}: \ \lVert \Pi_{N > 0}(\log N - V U^\top) \rVert_F^2",
     where="004 §3.3",
     right=lambda U, V: V @ U.T,
@@ -380,7 +380,7 @@ def _glove_step(zeta, z, count, weight, eta, factor=2):
 
 @formula(
     "emb-glove-sgd",
-    latex=r"\zeta_w \mathrel{+}= 2\eta f(N_{vw}) (\log N_{vw} - \langle \zeta_w, z_v \rangle)\, z_v, \qquad"
+    latex=r"\zeta_w \mathrel{+}= 2\eta f(N_{vw}) (\log N_{vw} - \langle \zeta_w, z_v \rangle)\, z_v, \qquad "
     r"z_v \mathrel{+}= 2\eta f(N_{vw}) (\log N_{vw} - \langle \zeta_w, z_v \rangle)\, \zeta_w",
     where="004 §3.3",
     right=_glove_step,

@@ -85,7 +85,7 @@ def _ridge_weights(X, y, penalty):
 
 @formula(
     "ridge-regression",
-    latex=r"\arg\min_w \tfrac12 \lVert y - Xw \rVert^2 + \tfrac\lambda2 \lVert w \rVert^2"
+    latex=r"\arg\min_w \tfrac{1}{2} \lVert y - Xw \rVert^2 + \tfrac{\lambda}{2} \lVert w \rVert^2"
     r"= (X^\top X + \lambda I)^{-1} X^\top y",
     where="000 §5; 002, 003 Regularization",
     right=lambda X, y, penalty: (_ridge_loss(X, y, penalty), _ridge_weights(X, y, penalty)),
@@ -93,7 +93,7 @@ def _ridge_weights(X, y, penalty):
     errata=(
         Erratum(
             "E26",
-            printed=r"the same solution for $\frac1{2n}\lVert y - Xw\rVert^2 + \lambda\lVert w\rVert^2$",
+            printed=r"the same solution for $\frac{1}{2n}\lVert y - Xw\rVert^2 + \lambda\lVert w\rVert^2$",
             correction=r"that loss is minimised with $2n\lambda$ in place of $\lambda$",
             form=lambda X, y, penalty: (
                 lambda w: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * (w**2).sum(),
@@ -119,7 +119,7 @@ def ridge_regression(rng, claim):
 
 @formula(
     "lasso-regression",
-    latex=r"\min_w \tfrac1{2n} \lVert y - Xw \rVert^2 + \lambda \lVert w \rVert_1",
+    latex=r"\min_w \tfrac{1}{2n} \lVert y - Xw \rVert^2 + \lambda \lVert w \rVert_1",
     where="000 §5",
     right=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * np.abs(w).sum(),
     wrong=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / 2 + penalty * np.abs(w).sum(),
@@ -143,7 +143,7 @@ def lasso_regression(rng, claim):
 
 @formula(
     "logistic-regression-pm",
-    latex=r"\ell = -\log \sigma(y\, x \cdot \theta), \qquad"
+    latex=r"\ell = -\log \sigma(y\, x \cdot \theta), \qquad "
     r"\nabla_\theta \ell = -\sigma(-y\, x \cdot \theta)\, y\, x, \qquad y \in \{\pm1\}",
     where="002, 003 Logistic regression",
     right=lambda theta, x, y: (-np.log(expit(y * (x @ theta))), -expit(-y * (x @ theta)) * y * x),
@@ -170,7 +170,7 @@ def _cross_entropy(theta, x, y):
 
 @formula(
     "logistic-regression-01",
-    latex=r"\ell = -y \log \sigma(x \cdot \theta) - (1 - y) \log(1 - \sigma(x \cdot \theta)), \qquad"
+    latex=r"\ell = -y \log \sigma(x \cdot \theta) - (1 - y) \log(1 - \sigma(x \cdot \theta)), \qquad "
     r"\nabla_\theta \ell = (\sigma(x \cdot \theta) - y)\, x, \qquad y \in \{0, 1\}",
     where="000 §5; 002, 003 Logistic regression",
     right=lambda theta, x, y: (_cross_entropy(theta, x, y), (expit(x @ theta) - y) * x),
@@ -200,7 +200,7 @@ def _softmax_slope(theta, x, y):
 
 @formula(
     "softmax-regression",
-    latex=r"\ell = -\sum_i y_i\, x \cdot \theta_i + \log \sum_j e^{x \cdot \theta_j}, \qquad"
+    latex=r"\ell = -\sum_i y_i\, x \cdot \theta_i + \log \sum_j e^{x \cdot \theta_j}, \qquad "
     r"\nabla_{\theta_i} \ell = (\sigma_i - y_i)\, x",
     where="002 Softmax",
     right=lambda theta, x, y: (-y @ (theta @ x) + _log_partition(theta, x), _softmax_slope(theta, x, y)),
@@ -230,8 +230,8 @@ def softmax_regression(rng, claim):
 
 @formula(
     "loss-functions",
-    latex=r"\tfrac12 \lVert y - v \rVert^2, \qquad \mathbf 1[y \ne \arg\max_i v_i], \qquad -\log v_y, \qquad"
-    r"-\log p(y; v)",
+    latex=r"\tfrac{1}{2} \lVert y - v \rVert^2, \qquad \mathbf{1}[y \ne \arg\max_i v_i], \qquad -\log v_y, "
+    r"\qquad -\log p(y; v)",
     where="000 §5; 002 Losses",
     right=lambda y, v, label, p: (((y - v) ** 2).sum() / 2, label != p.argmax(), -np.log(p[label])),
     wrong=lambda y, v, label, p: (((y - v) ** 2).sum(), label != p.argmax(), -np.log(p[label])),
@@ -262,7 +262,7 @@ def _white(rng, n, s):
 
 @formula(
     "lin-risk-trace-form",
-    latex=r"\mathcal R(A) = \mathrm{const} + \mathrm{Tr}(A A^\top) - 2\, \mathrm{Tr}(A \Gamma^\top), \qquad"
+    latex=r"\mathcal R(A) = \mathrm{const} + \mathrm{Tr}(A A^\top) - 2\, \mathrm{Tr}(A \Gamma^\top), \qquad "
     r"\nabla \mathcal R = 2 (A - \Gamma), \qquad \Gamma = \mathbb E[y x^\top]",
     where="000 §13",
     right=lambda A, G: (np.trace(A @ A.T) - 2 * np.trace(A @ G.T), 2 * (A - G)),
@@ -293,7 +293,7 @@ def lin_risk_trace_form(rng, claim):
 
 @formula(
     "lin-gradient-flow",
-    latex=r"\dot A = 2\eta(\Gamma - A): \qquad A(t) = \Gamma + (A_0 - \Gamma) e^{-2\eta t}, \qquad"
+    latex=r"\dot A = 2\eta(\Gamma - A): \qquad A(t) = \Gamma + (A_0 - \Gamma) e^{-2\eta t}, \qquad "
     r"A = \Gamma - \frac{\dot A}{2\eta}",
     where="000 §13",
     right=lambda G, start, speed, eta, t: (
@@ -304,7 +304,7 @@ def lin_risk_trace_form(rng, claim):
     errata=(
         Erratum(
             "E31",
-            printed=r"$A = \Gamma - \frac12\eta\dot A$",
+            printed=r"$A = \Gamma - \frac{1}{2}\eta\dot A$",
             correction=r"$\eta$ belongs in the denominator",
             form=lambda G, start, speed, eta, t: (
                 G + (start - G) * np.exp(-2 * eta * t),
@@ -352,21 +352,22 @@ def _printed_003(X, Y):
 
 @formula(
     "lin-whitened-target",
-    latex=r"\tfrac1s X X^\top = I: \qquad \arg\min_W \lVert Y - WX \rVert_F^2 = \Gamma = \tfrac1s Y X^\top,"
-    r"\qquad \tfrac1s \lVert Y - WX \rVert_F^2 = \lVert W - \Gamma \rVert_F^2 + \mathrm{const}",
+    latex=r"\tfrac{1}{s} X X^\top = I: "
+    r"\qquad \arg\min_W \lVert Y - WX \rVert_F^2 = \Gamma = \tfrac{1}{s} Y X^\top,"
+    r"\qquad \tfrac{1}{s} \lVert Y - WX \rVert_F^2 = \lVert W - \Gamma \rVert_F^2 + \mathrm{const}",
     where="002, 003 Deep linear networks",
     right=_whiten_and_fit,
     errata=(
         Erratum(
             "E27",
-            printed=r"$\Gamma = \frac1{2s} X Y^\top$",
-            correction=r"$\Gamma = \frac1s Y X^\top$: not transposed, no half",
+            printed=r"$\Gamma = \frac{1}{2s} X Y^\top$",
+            correction=r"$\Gamma = \frac{1}{s} Y X^\top$: not transposed, no half",
             form=_printed_002,
         ),
         Erratum(
             "E28",
-            printed=r"$X X^\top = I$ together with $\Gamma = \frac1s Y X^\top$",
-            correction=r"either $\frac1s X X^\top = I$, or $\Gamma = Y X^\top$",
+            printed=r"$X X^\top = I$ together with $\Gamma = \frac{1}{s} Y X^\top$",
+            correction=r"either $\frac{1}{s} X X^\top = I$, or $\Gamma = Y X^\top$",
             form=_printed_003,
         ),
     ),
@@ -390,7 +391,7 @@ def lin_whitened_target(rng, claim):
 
 @formula(
     "lin-two-layer-gradients",
-    latex=r"\ell = \tfrac12 \lVert DC - \Gamma \rVert_F^2: \qquad \partial_C \ell = D^\top (DC - \Gamma),"
+    latex=r"\ell = \tfrac{1}{2} \lVert DC - \Gamma \rVert_F^2: \qquad \partial_C \ell = D^\top (DC - \Gamma),"
     r"\qquad \partial_D \ell = (DC - \Gamma) C^\top",
     where="000 §13.7; 002 Deep linear networks",
     right=lambda D, C, G: (D.T @ (D @ C - G), (D @ C - G) @ C.T),
@@ -409,8 +410,8 @@ def lin_two_layer_gradients(rng, claim):
 
 @formula(
     "lin-two-layer-rotated",
-    latex=r"\Gamma = U \Sigma V^\top,\ \tilde D = U^\top D,\ \tilde C = C V: \qquad"
-    r"\partial_{\tilde C} = \tilde D^\top (\tilde D \tilde C - \Sigma), \qquad"
+    latex=r"\Gamma = U \Sigma V^\top,\ \tilde D = U^\top D,\ \tilde C = C V: \qquad "
+    r"\partial_{\tilde C} = \tilde D^\top (\tilde D \tilde C - \Sigma), \qquad "
     r"\partial_{\tilde D} = (\tilde D \tilde C - \Sigma) \tilde C^\top",
     where="002 Deep linear networks",
     right=lambda D, C, S: (D.T @ (D @ C - S), (D @ C - S) @ C.T),
@@ -450,8 +451,8 @@ def _modes(D, C, sigma, competition):
 
 @formula(
     "lin-cooperation-competition",
-    latex=r"\tilde\ell = \tfrac12 \sum_r (d_r \cdot c_r - \sigma_r)^2 +"
-    r"\tfrac12 \sum_{r \ne q} (d_r \cdot c_q)^2",
+    latex=r"\tilde\ell = \tfrac{1}{2} \sum_r (d_r \cdot c_r - \sigma_r)^2 +"
+    r"\tfrac{1}{2} \sum_{r \ne q} (d_r \cdot c_q)^2",
     where="002 Deep linear networks",
     right=lambda D, C, sigma: _modes(D, C, sigma, 1 / 2),
     wrong=lambda D, C, sigma: _modes(D, C, sigma, 1 / 4),
@@ -469,7 +470,7 @@ def lin_cooperation_competition(rng, claim):
 
 @formula(
     "lin-critical-points",
-    latex=r"DC = \sum_{r \in S} \sigma_r u_r v_r^\top,\quad |S| = k, \qquad"
+    latex=r"DC = \sum_{r \in S} \sigma_r u_r v_r^\top,\quad |S| = k, \qquad "
     r"\binom{\mathrm{rank}\,\Gamma}{k} \text{ choices}; \qquad \text{minimum} \iff S = \{1, \dots, k\}",
     where="003 Deep linear networks",
     right=lambda rank, k: [(S, S == tuple(range(k))) for S in combinations(range(rank), k)],
@@ -518,7 +519,7 @@ def _layer_slope(layers, x, y, l):
 
 @formula(
     "lin-deep-gradient",
-    latex=r"\partial_{W^l} \tfrac12 \lVert W^L \cdots W^1 x - y \rVert^2 ="
+    latex=r"\partial_{W^l} \tfrac{1}{2} \lVert W^L \cdots W^1 x - y \rVert^2 ="
     r"(W^L \cdots W^{l+1})^\top (W^L \cdots W^1 x - y)\, x^\top (W^{l-1} \cdots W^1)^\top",
     where="003 Deep linear networks",
     right=_layer_slope,

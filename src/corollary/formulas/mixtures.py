@@ -43,7 +43,7 @@ def lvm_marginal(rng, claim):
 
 @formula(
     "mix-model",
-    latex=r"p(x; \theta) = \sum_z \pi_z\, p(x; \theta_z), \qquad"
+    latex=r"p(x; \theta) = \sum_z \pi_z\, p(x; \theta_z), \qquad "
     r"p(z \mid x) = \frac{\pi_z\, p(x; \theta_z)}{\sum_\zeta \pi_\zeta\, p(x; \theta_\zeta)}",
     where="004 §3.1",
     right=lambda weights, parts: (parts @ weights, parts * weights / (parts @ weights)[:, None]),
@@ -69,7 +69,7 @@ def mix_model(rng, claim):
 
 @formula(
     "mix-elbo",
-    latex=r"\sum_t \log \sum_z \pi_z\, p(x_t; \theta_z) \ge"
+    latex=r"\sum_t \log \sum_z \pi_z\, p(x_t; \theta_z) \ge "
     r"\sum_t \Bigl[\sum_z q_{tz} \log p(x_t; \theta_z) - \mathrm{KL}(q_t \Vert \pi)\Bigr],"
     r"\quad \text{equality iff } q_{tz} = p(z \mid x_t)",
     where="004 §3.1",
@@ -100,8 +100,8 @@ def _poisson_em(x, weights, rates, prior=True):
 
 @formula(
     "mix-em-steps",
-    latex=r"\text{E: } q_{tz} \propto \pi_z\, p(x_t; \theta_z); \qquad"
-    r"\text{M: } \pi_z = \tfrac1s \sum_t q_{tz}, \quad"
+    latex=r"\text{E: } q_{tz} \propto \pi_z\, p(x_t; \theta_z); \qquad "
+    r"\text{M: } \pi_z = \tfrac{1}{s} \sum_t q_{tz}, \quad "
     r"\theta_z = \arg\max_\theta \sum_t q_{tz} \log p(x_t; \theta)",
     where="004 §3.1",
     right=_poisson_em,
@@ -153,7 +153,7 @@ def _printed_gaussian_em(x, weights, means):
 
 @formula(
     "gmm-em",
-    latex=r"q_{tz} \propto \pi_z e^{-\frac12 \lVert x_t - \mu_z \rVert^2}, \qquad"
+    latex=r"q_{tz} \propto \pi_z e^{-\frac{1}{2} \lVert x_t - \mu_z \rVert^2}, \qquad "
     r"\mu_z = \frac{\sum_t q_{tz} x_t}{\sum_t q_{tz}}",
     where="004 §3.1",
     right=lambda x, weights, means: _gaussian_em(x, weights, means, x),
@@ -223,7 +223,7 @@ def topic_bag_of_words(rng, claim):
 
 @formula(
     "topic-plsa",
-    latex=r"p(w_j \mid d_i) = \sum_z p(w_j \mid z)\, p(z \mid d_i), \qquad"
+    latex=r"p(w_j \mid d_i) = \sum_z p(w_j \mid z)\, p(z \mid d_i), \qquad "
     r"\ell = \sum_{ij} N_{ij} \log p(w_j \mid d_i)",
     where="004 §3.2",
     right=lambda N, U, V: (N * np.log(U @ V).T).sum(),
@@ -253,8 +253,8 @@ def _plsa_step_wrong_axis(N, U, V):
 @formula(
     "topic-plsa-em",
     latex=r"q_{itz} \propto p(x_{it} \mid z)\, p(z \mid d_i); \qquad p(w_j \mid z) ="
-    r"\frac{\sum_{it} q_{itz} \mathbf 1[x_{it} = w_j]}{\sum_{it} q_{itz}}, \qquad"
-    r"p(z \mid d_i) = \tfrac1{s_i} \sum_t q_{itz}",
+    r"\frac{\sum_{it} q_{itz} \mathbf{1}[x_{it} = w_j]}{\sum_{it} q_{itz}}, \qquad "
+    r"p(z \mid d_i) = \tfrac{1}{s_i} \sum_t q_{itz}",
     where="004 §3.2",
     right=_plsa_step,
     wrong=_plsa_step_wrong_axis,
@@ -288,7 +288,7 @@ def topic_plsa_em(rng, claim):
 
 @formula(
     "lda-model",
-    latex=r"v \sim \mathrm{Dir}(\alpha),\ p(v) \propto \prod_z v_z^{\alpha_z - 1}, \qquad"
+    latex=r"v \sim \mathrm{Dir}(\alpha),\ p(v) \propto \prod_z v_z^{\alpha_z - 1}, \qquad "
     r"p(X \mid U) = \int \prod_t \Bigl(\sum_z u_{x_t z} v_z\Bigr) p(v; \alpha)\, dv",
     where="004 §3.2",
     right=lambda v, alpha: np.prod(v ** (alpha - 1)[:, None], axis=0),
@@ -327,7 +327,7 @@ def lda_model(rng, claim):
 
 @formula(
     "nmf-likelihood",
-    latex=r"\hat N = UV,\quad \hat N_{ji} = p(w_j \mid d_i): \qquad"
+    latex=r"\hat N = UV,\quad \hat N_{ji} = p(w_j \mid d_i): \qquad "
     r"\max_{U, V} \sum_{ij} N_{ij} \log \hat N_{ji}",
     where="004 §3.2",
     right=lambda N, estimate: (N * np.log(estimate.T)).sum(),
@@ -361,7 +361,7 @@ def _clipped_solve(A, U):
 
 @formula(
     "nmf-projected-als",
-    latex=r"V \leftarrow \max\{0, \arg\min_V \lVert A - UV \rVert_F\}, \qquad"
+    latex=r"V \leftarrow \max\{0, \arg\min_V \lVert A - UV \rVert_F\}, \qquad "
     r"U \leftarrow \max\{0, \arg\min_U \lVert A - UV \rVert_F\}",
     where="004 §3.2, footnote 10",
     right=_clipped_solve,

@@ -29,8 +29,8 @@ def _basis(rng, n, m):
 
 @formula(
     "ae-linear-model",
-    latex=r"z = Wx,\ \hat x = Vz: \qquad \tfrac12 \mathbb E \lVert x - VWx \rVert^2 ="
-    r"\tfrac1{2s} \lVert X - VWX \rVert_F^2",
+    latex=r"z = Wx,\ \hat x = Vz: \qquad \tfrac{1}{2} \mathbb E \lVert x - VWx \rVert^2 ="
+    r"\tfrac{1}{2s} \lVert X - VWX \rVert_F^2",
     where="002, 003 Linear autoencoder; 004 §1.1",
     right=lambda X, V, W: ((X - V @ W @ X) ** 2).sum() / (2 * X.shape[1]),
     wrong=lambda X, V, W: ((X - V @ W @ X) ** 2).sum() / (2 * X.shape[0]),
@@ -80,7 +80,7 @@ def ae_nonidentifiable(rng, claim):
 
 @formula(
     "ae-rank-constraint",
-    latex=r"\max\{0, \mathrm{rank} V + \mathrm{rank} W - m\} \le"
+    latex=r"\max\{0, \mathrm{rank} V + \mathrm{rank} W - m\} \le "
     r"\mathrm{rank}(VW) \le \min\{\mathrm{rank} V, \mathrm{rank} W\} \le m",
     where="002 Linear autoencoder; 004 §1.1",
     right=lambda v, w, m: (max(0, v + w - m), min(v, w)),
@@ -122,7 +122,7 @@ def _autoencoder_slopes(V, W, x):
 
 @formula(
     "ae-gradients",
-    latex=r"\nabla_W = V^\top (P - I) x x^\top, \qquad \nabla_V = (P - I) x x^\top W^\top, \qquad"
+    latex=r"\nabla_W = V^\top (P - I) x x^\top, \qquad \nabla_V = (P - I) x x^\top W^\top, \qquad "
     r"\nabla_P = (P - I) x x^\top",
     where="002 Linear autoencoder; 004 §1.4",
     right=_autoencoder_slopes,
@@ -159,7 +159,7 @@ def _wrong_side_code(X, m):
 
 @formula(
     "ae-optimal-solution",
-    latex=r"X = U \Sigma V^\top: \qquad C = U_m^\top,\ D = U_m,\ DCX = X_m, \qquad"
+    latex=r"X = U \Sigma V^\top: \qquad C = U_m^\top,\ D = U_m,\ DCX = X_m, \qquad "
     r"\lVert X - DCX \rVert_F^2 = \sum_{i > m} \sigma_i^2",
     where="002, 003 Linear autoencoder",
     right=_top_code,
@@ -274,8 +274,9 @@ def proj_general_basis(rng, claim):
 
 @formula(
     "proj-risk-variance",
-    latex=r"\tfrac12 \mathbb E \lVert x - Px \rVert^2 = \tfrac12 (\mathrm{Var}[x] - \mathrm{Var}[Px]), \qquad"
-    r"\mathrm{Var}[Px] = \mathrm{Tr}(P\, \mathbb E[x x^\top])",
+    latex=r"\tfrac{1}{2} \mathbb E \lVert x - Px \rVert^2 = \tfrac{1}{2} "
+    r"(\mathrm{Var}[x] - \mathrm{Var}[Px]), "
+    r"\qquad \mathrm{Var}[Px] = \mathrm{Tr}(P\, \mathbb E[x x^\top])",
     where="004 §1.2",
     right=lambda P, moment: (np.trace(moment) - np.trace(P @ moment)) / 2,
     wrong=lambda P, moment: np.trace(moment) - np.trace(P @ moment),
@@ -347,7 +348,7 @@ def _power_rate(A):
 @formula(
     "pca-power-method",
     latex=r"v \leftarrow \frac{Av}{\lVert Av \rVert} \to \pm u_1 \iff c_1 \ne 0"
-    r"\text{ in } v_0 = \sum_i c_i u_i, \qquad"
+    r"\text{ in } v_0 = \sum_i c_i u_i, \qquad "
     r"\lVert v_t \mp u_1 \rVert = O\bigl((\lambda_2 / \lambda_1)^t\bigr)",
     where="004 §1.4, Lemma 5",
     right=lambda A, start: (_power_limit(A, start), _power_rate(A)),
@@ -468,7 +469,7 @@ def _counted_work(N, n, m, T, k):
 
 @formula(
     "pca-costs",
-    latex=r"\underbrace{O(N n^2)}_{\text{covariance}},\quad \underbrace{O(n^3)}_{\text{eigenvectors}},\quad"
+    latex=r"\underbrace{O(N n^2)}_{\text{covariance}},\quad \underbrace{O(n^3)}_{\text{eigenvectors}},\quad "
     r"\underbrace{O(T m n^2)}_{\text{power method}},\quad \underbrace{O(T (m + k) n^2)}_{\text{descent}}",
     where="004 §1.4",
     right=lambda N, n, m, T, k: (N * n**2, n**3, T * m * n**2, T * (m + k) * n**2),
