@@ -517,6 +517,17 @@ class Completer:
         rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)  # type: ignore[attr-defined]
         return np.asarray(self._predict(rows, columns))  # type: ignore[attr-defined]
 
+    def complete(self, X: Any) -> np.ndarray:
+        """Return X, of the fitted shape, as a full array: known entries kept, the others predicted."""
+        known = self._query(X)  # type: ignore[attr-defined]
+        n, m = known.shape
+        full = np.empty((n, m), known.dtype)
+        every = np.arange(m)
+        for i in range(n):
+            full[i] = self._predict(np.full(m, i), every)  # type: ignore[attr-defined]
+        full[np.repeat(np.arange(n), np.diff(known.indptr)), known.indices] = known.data
+        return full
+
     def score(self, X: Any, y: Any = None) -> float:
         """Return the negative root-mean-square error on the stored entries of a ratings matrix."""
         held = self._query(X).tocoo()  # type: ignore[attr-defined]
@@ -549,9 +560,76 @@ class Recommender:
 
 
 class LanguageModel:
-    """Continues text. Hooks: ``_log_prob(X)`` and ``_generate(prompts, ...)``."""
+    """Continues text.
+
+    Hooks: ``_token_log_probs(X, stride)``, one array of log-probabilities per text, and
+    ``_generate(prompts, max_new_tokens, seed, temperature, top_k, top_p)``, a list of continued prompts.
+    """
 
     role = "language-model"
+
+    def perplexity(self, X: Any, *, stride: int | None = None) -> float:
+        """Return exp of the mean negative log-probability (in nats) of a token, over all texts together.
+
+        Parameters
+        ----------
+        X : list of str
+            The texts.
+        stride : int, optional
+            How far windows over a long text move; smaller lets each token see more before it, and costs more.
+            Half the context by default.
+        """
+        texts = self._query(X)  # type: ignore[attr-defined]
+        if stride is not None:
+            check_count(self, "stride", stride)
+        logs = np.concatenate(self._token_log_probs(texts, stride))  # type: ignore[attr-defined]
+        return float(np.exp(-logs.mean(dtype=np.float64)))
+
+    def generate(
+        self,
+        prompts: Any = "",
+        *,
+        max_new_tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> Any:
+        """Continue prompts; with an integer ``random_state`` every call draws the same.
+
+        Parameters
+        ----------
+        prompts : str, list of str, or list of sequences of int, default=""
+            What to continue; prompts of different lengths go together.
+        max_new_tokens : int, default=100
+            The most tokens to add to each; a text may end sooner.
+        temperature : float, default=1.0
+            Above 1 more varied, below 1 more predictable; 0 always takes the most probable token.
+        top_k : int, optional
+            Draw only among the k most probable tokens.
+        top_p : float, optional
+            Draw only among the fewest most probable tokens that together have this probability.
+
+        Returns
+        -------
+        str or list
+            The prompt with its continuation, or a list of those for a list of prompts.
+        """
+        check_is_fitted(self)
+        name = type(self).__name__
+        check_count(self, "max_new_tokens", max_new_tokens)
+        if not temperature >= 0:
+            raise errors.value(name, "temperature must not be negative", temperature)
+        if top_k is not None:
+            check_count(self, "top_k", top_k)
+        if top_p is not None and not 0 < top_p <= 1:
+            raise errors.value(name, "top_p must lie in (0, 1]", top_p)
+        alone = isinstance(prompts, str)
+        listed = [prompts] if alone else list(prompts)
+        if not listed:
+            raise errors.value(name, "there must be at least one prompt", "an empty list")
+        how = {"temperature": float(temperature), "top_k": top_k, "top_p": top_p}
+        made = self._generate(listed, max_new_tokens, self._seed(), **how)  # type: ignore[attr-defined]
+        return made[0] if alone else made
 
 
 class Memory:

@@ -59,7 +59,13 @@ hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory tra
 # linear
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 # completion
+baseline         | BiasBaseline    | completion.baseline    | ratings | completer | | Means of row and column
 als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
+svp              | SingularValueProjection   | completion.svp          | ratings | completer | | Projected gradient on matrices of one rank
+svt              | SingularValueThresholding | completion.thresholding | ratings | completer | | Singular value thresholding and soft-impute
+exact-recovery   | recovery_curve  | completion.recovery    | table | | function | When nuclear-norm minimisation recovers a matrix
+exact-recovery   | incoherence     | completion.recovery    | table | | function | How evenly a matrix spreads over its entries
+scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
 lda              | LatentDirichletAllocation | mixtures.lda | table | transformer | | Latent Dirichlet allocation: topics by four inferences
 # networks
@@ -69,6 +75,17 @@ activations      | activation      | nn.activations         | table | | function
 normalisation    | norm            | nn.normalisation       | table | | function | Batch, layer and weight normalisation by name
 shortcuts        | Residual        | nn.shortcuts           | table | | layer | Residual and dense shortcuts around a block
 convolution      | convolve        | theory.convolution     | image | | function | Convolution in four forms, and its arithmetic
+# sequences
+gru              | SequenceClassifier cell=gru | sequences.classifier | sequence | classifier | | Gated recurrent units, for classes of sequences
+rnn              | SequenceClassifier cell=rnn | sequences.classifier | sequence | classifier | | Recurrent network, for classes of sequences
+lstm             | SequenceClassifier cell=lstm | sequences.classifier | sequence | classifier | | Long short-term memory, for classes of sequences
+birnn            | SequenceTagger  | sequences.tagger       | sequence | tagger | | Network that reads both ways, for every step of a sequence
+deep-rnn         | SequenceForecaster | sequences.forecaster | sequence | forecaster | | Stacked recurrent network, for the next values of series
+gradient-flow    | gradient_flow   | theory.recurrence      | sequence | | function | Vanishing and exploding gradients through time
+lru              | LRU             | nn.lru                 | sequence | | layer | Linear recurrent unit
+temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
+# language
+gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 # generative
