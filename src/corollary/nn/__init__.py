@@ -11,14 +11,17 @@ from typing import Any
 _WHERE = {
     "AbsU": "activations",
     "Dense": "shortcuts",
+    "CausalConv1d": "temporal",
     "GCNConv": "gcn",
     "Heaviside": "activations",
+    "LRU": "lru",
     "Maxout": "activations",
     "MinPool1d": "pooling",
     "MinPool2d": "pooling",
     "Residual": "shortcuts",
     "SoftmaxPool1d": "pooling",
     "SoftmaxPool2d": "pooling",
+    "TemporalConvNet": "temporal",
     "activation": "activations",
     "norm": "normalisation",
 }

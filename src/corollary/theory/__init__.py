@@ -10,9 +10,11 @@ from typing import Any
 
 _WHERE = {
     "convolution_matrix": "convolution",
+    "gradient_flow": "recurrence",
     "output_size": "convolution",
     "parameter_count": "convolution",
     "receptive_field": "convolution",
+    "vanishing_bound": "recurrence",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

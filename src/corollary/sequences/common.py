@@ -1,0 +1,146 @@
+"""What the estimators on sequences share: the border, the parameters, and evaluation in like lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary.base import GradientTrained
+from corollary.data.kinds import check_sequences
+from corollary.engine.ragged import Ragged
+from corollary.engine.run import current
+from corollary.engine.training import Training
+from corollary.errors import value
+from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
+
+__all__ = ["BaseSequence", "BaseSequenceNetwork", "in_batches"]
+
+STEPS = 16384  # padded steps evaluated at a time where no gradient is needed
+NAMES = {"string": "strings", "code": "integers", "vector": "vectors"}
+
+
+def in_batches(data: Ragged, steps: int = STEPS) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield (rows, padded, lengths) over sequences of like lengths, longest first."""
+    order = torch.argsort(data.lengths, descending=True, stable=True)
+    begin = 0
+    while begin < len(order):
+        longest = max(1, int(data.lengths[order[begin]]))
+        rows = order[begin : begin + max(1, steps // longest)]
+        yield rows, *data.padded(rows)
+        begin += len(rows)
+
+
+class BaseSequence(GradientTrained):
+    """Takes lists of integers, vectors or strings; strings are read character by character."""
+
+    input = "sequence"
+
+    def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
+        owner, known = type(self).__name__, {}
+        if not reset and self.kind_ == "vector":
+            known = {"dimension": self.n_features_in_}
+        elif not reset and self.kind_ == "code":
+            known = {"vocabulary": self.n_codes_}
+        parts = check_sequences(X, owner, **known, **self._checks)
+        kind = "string" if isinstance(parts[0], str) else "code" if parts[0].ndim == 1 else "vector"
+        if reset:
+            self._learn_kind(kind, parts)
+        elif kind != self.kind_:
+            raise value(owner, f"sequences must be of {NAMES[self.kind_]}, as in fit", f"{NAMES[kind]}")
+        return [self._codes(part) for part in parts] if kind == "string" else parts
+
+    def _learn_kind(self, kind: str, parts: list[Any]) -> None:
+        self.kind_ = kind
+        if kind == "vector":
+            self.n_features_in_ = parts[0].shape[1]
+            self.dtype_ = str(np.result_type(*{part.dtype for part in parts}))
+            return
+        self.dtype_ = "float32"
+        if kind == "string":
+            self.alphabet_ = "".join(sorted(set().union(*parts)))
+            self.n_codes_ = len(self.alphabet_) + 1
+        else:
+            self.n_codes_ = int(max(part.max() for part in parts)) + 1
+
+    def _codes(self, text: str) -> np.ndarray:
+        """Return 1 + position in the alphabet; 0 for a character that fit has not seen."""
+        known = {c: i + 1 for i, c in enumerate(self.alphabet_)}
+        return np.array([known.get(c, 0) for c in text], dtype=np.int64)
+
+    def _ragged(self, parts: list[np.ndarray], device: Any = None) -> Ragged:
+        dtype = getattr(torch, self.dtype_) if self.kind_ == "vector" else torch.int64
+        return Ragged.of(parts, dtype, device)
+
+    def _evaluate(self, X: list[np.ndarray], call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
+        """Return ``call(padded, lengths)`` for each sequence, in the order given."""
+        data = self._ragged(X, next(self.module_.parameters()).device)
+        out: list[Any] = [None] * len(X)
+        with torch.inference_mode():
+            for rows, x, lengths in in_batches(data):
+                for row, result in zip(rows.tolist(), call(x, lengths).cpu().numpy()):
+                    out[row] = result
+        return out
+
+
+class BaseSequenceNetwork(BaseSequence):
+    """An estimator around a :class:`SequenceNetwork`."""
+
+    _training_defaults = {"epochs": 30, "learning_rate": 3e-3, "batch_size": 32, "clip_norm": 1.0}
+    _parameter_constraints = {
+        "cell": [StrOptions(set(CELLS))],
+        "hidden_size": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [Interval(Integral, 1, None, closed="left")],
+        "bidirectional": ["boolean"],
+        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "truncation": [None, Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"hidden_size": 8, "training": Training(epochs=3, learning_rate=0.01)}
+
+    def _module(self) -> nn.Module:
+        codes = self.kind_ != "vector"
+        network = SequenceNetwork(
+            self.n_codes_ if codes else self.n_features_in_,
+            self.n_outputs_,
+            self.cell,
+            hidden_size=self.hidden_size,
+            n_layers=self.n_layers,
+            bidirectional=getattr(self, "bidirectional", False),
+            dropout=self.dropout,
+            truncation=self.truncation,
+            embedding_size=getattr(self, "embedding_size", None) if codes else None,
+            pooling=getattr(self, "pooling", None),
+        ).to(getattr(torch, self.dtype_))
+        if not codes:
+            network.inputs.mean.copy_(torch.as_tensor(self.feature_mean_))
+            network.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
+        return network
+
+    def _inputs(self, parts: list[np.ndarray]) -> Ragged:
+        """Return the training sequences, after a look at their scale."""
+        if self.truncation is not None and (
+            self.cell not in RECURRENT or getattr(self, "bidirectional", False)
+        ):
+            what = f"cell={self.cell!r}" if self.cell not in RECURRENT else "bidirectional=True"
+            raise value(
+                type(self).__name__,
+                f"truncation needs a recurrent cell ({', '.join(RECURRENT)}) that runs one way",
+                what,
+                "Leave truncation at None.",
+            )
+        if self.kind_ == "vector":
+            steps = np.concatenate(parts).astype(np.float64)
+            spread = steps.std(0)
+            self.feature_mean_ = steps.mean(0)
+            self.feature_scale_ = np.where(spread > 0, spread, 1.0)
+        return self._ragged(parts, current().device)

@@ -1,0 +1,159 @@
+r"""A class for every step of a sequence.
+
+The states :math:`h^t` of a :class:`~corollary.sequences.network.SequenceNetwork` are read out one by one,
+:math:`p(y^t \mid x) = \mathrm{softmax}(W h^t + b)_{y^t}` (1); steps of the padding have no part in the loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor, nn
+
+from corollary.base import Data
+from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
+from corollary.errors import kind, value
+from corollary.sequences.common import BaseSequenceNetwork
+
+__all__ = ["SequenceTagger"]
+
+
+class SequenceTagger(BaseSequenceNetwork):
+    """Label every step of sequences of any length.
+
+    Takes sequences as :class:`~corollary.SequenceClassifier` does, and for each a sequence of labels as long.
+
+    Parameters
+    ----------
+    cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
+        What reads the sequence.
+    hidden_size : int, default=64
+        Width of the states. Wider remembers more.
+    n_layers : int, default=1
+        Depth.
+    bidirectional : bool, default=True
+        Whether a label may depend on what comes after it.
+    embedding_size : int, default=32
+        Width of the embedding of integers and characters.
+    dropout : float, default=0.0
+        Share of activations dropped at random while training; more regularises more.
+    truncation : int, optional
+        Let gradients flow back over at most so many steps.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    module_ : SequenceNetwork
+        The trained network; called with padded sequences and lengths it gives logits for every step.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises the mean cross-entropy over the steps of each batch. An epoch costs
+    O(steps * hidden_size^2 * n_layers).
+
+    References
+    ----------
+    .. [1] M. Schuster, K. K. Paliwal (1997). Bidirectional recurrent neural networks. IEEE Trans. Signal Processing 45.
+
+    Examples
+    --------
+    >>> from corollary import SequenceTagger
+    >>> model = SequenceTagger(hidden_size=8, random_state=0).fit(["abba", "ab"] * 10, [[0, 1, 1, 0], [0, 1]] * 10)
+    >>> model.predict(["bba"])
+    [array([1, 1, 0])]
+    """
+
+    role = "tagger"
+
+    def __init__(
+        self,
+        cell="gru",
+        *,
+        hidden_size=64,
+        n_layers=1,
+        bidirectional=True,
+        embedding_size=32,
+        dropout=0.0,
+        truncation=None,
+        training=None,
+        random_state=None,
+    ):
+        self.cell = cell
+        self.hidden_size = hidden_size
+        self.n_layers = n_layers
+        self.bidirectional = bidirectional
+        self.embedding_size = embedding_size
+        self.dropout = dropout
+        self.truncation = truncation
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_data(cls) -> tuple[list[str], list[list[int]]]:
+        rng = np.random.default_rng(0)
+        texts = ["".join(rng.choice(list("abc"), size=rng.integers(2, 8))) for _ in range(20)]
+        return texts, [[int(c == "b") for c in text] for text in texts]
+
+    def predict_proba(self, X):
+        """Return, for each sequence, the probabilities (t, n_classes) of its steps' labels."""
+        parts = self._query(X)
+        found = self._evaluate(parts, lambda x, lengths: self.module_(x, lengths).softmax(-1))
+        return [p[: len(part)] for p, part in zip(found, parts)]
+
+    def predict(self, X):
+        """Return, for each sequence, the most probable label (t,) of every step."""
+        return [self.classes_[p.argmax(1)] for p in self.predict_proba(X)]
+
+    def score(self, X, y):
+        """Return the share of steps that are labelled rightly."""
+        y, predicted = self._labels(self._query(X), y), self.predict(X)
+        return float(np.mean(np.concatenate(y) == np.concatenate(predicted)))
+
+    # --- hooks -------------------------------------------------------------------------------------------
+
+    def _labels(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
+        owner = type(self).__name__
+        if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
+            raise kind(owner, "y must be a list of label sequences, one per sequence", type(y).__name__)
+        if len(y) != len(X):
+            raise value(owner, f"y must have one label sequence per sequence ({len(X)})", len(y))
+        labels = [np.asarray(part.tolist() if hasattr(part, "tolist") else list(part)) for part in y]
+        for i, (part, x) in enumerate(zip(labels, X)):
+            if part.shape != (len(x),):
+                must = f"sequence {i} has {len(x)} steps and must have as many labels"
+                raise value(owner, must, f"shape {part.shape}")
+        return labels
+
+    def _check_y(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
+        labels = self._labels(X, y)
+        flat = np.concatenate(labels)
+        check_classification_targets(flat)
+        self.classes_, codes = np.unique(flat, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise value(type(self).__name__, "y must have at least two classes", f"only {self.classes_[0]!r}")
+        return np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
+
+    def _learner(self, data: Data) -> Any:
+        self.n_outputs_ = len(self.classes_)
+        x = self._inputs(data.X)
+        return self._descend(
+            step_cross_entropy, batches=RaggedBatches(x, Ragged.of(data.y, device=x.flat.device))
+        )
+
+
+def step_cross_entropy(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, _: Tensor) -> Tensor:
+    """Return the mean of -log p of eq. 1 over the steps of a batch."""
+    inside = padding_mask(lengths, x.shape[1], x.device)
+    return F.cross_entropy(module(x, lengths)[inside], y[inside])

@@ -1,0 +1,314 @@
+"""Sequences of any length: networks, estimators, batches of like lengths."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from corollary import SequenceClassifier, SequenceForecaster, SequenceTagger, Training
+from corollary.engine.ragged import Ragged, RaggedBatches, bucketed, padding_mask
+from corollary.engine.sgd import epoch_order
+from corollary.sequences.network import CELLS, SequenceEncoder, SequenceNetwork, pool, reverse_padded
+from corollary.theory.recurrence import gradient_flow, state_jacobians, vanishing_bound
+
+torch.set_num_threads(1)
+
+
+def ragged(lengths, width=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(t, width)).astype(np.float32) for t in lengths]
+
+
+# --- ragged data ------------------------------------------------------------------------------------------
+
+
+def test_padding_puts_every_step_in_its_place_and_zeros_elsewhere():
+    parts = ragged([4, 1, 3])
+    x, lengths = Ragged.of(parts).padded(torch.tensor([2, 0]))
+    assert x.shape == (2, 4, 3) and lengths.tolist() == [3, 4]
+    np.testing.assert_array_equal(x[0, :3], parts[2])
+    np.testing.assert_array_equal(x[1], parts[0])
+    assert (x[0, 3] == 0).all()
+
+
+def test_taking_some_sequences():
+    parts = ragged([4, 1, 0, 3])
+    some = Ragged.of(parts).take(torch.tensor([3, 2, 1]))
+    assert some.lengths.tolist() == [3, 0, 1]
+    np.testing.assert_array_equal(some.flat, np.concatenate([parts[3], parts[1]]))
+
+
+def test_buckets_hold_every_row_once_and_pad_little():
+    lengths = torch.randint(1, 200, (1000,), generator=torch.Generator().manual_seed(0))
+    order = epoch_order(0, 0, 1000)
+    batches = bucketed(lengths, order, 32)
+    assert torch.cat(batches).sort().values.tolist() == list(range(1000))
+    assert len(batches) == RaggedBatches(Ragged(torch.zeros(int(lengths.sum())), lengths)).count(32)
+
+    def padded(chosen):
+        return sum(int(lengths[rows].max()) * len(rows) for rows in chosen)
+
+    assert padded(batches) < 1.06 * int(lengths.sum()) < 1.5 * int(lengths.sum()) < padded(order.split(32))
+    assert [b.tolist() for b in bucketed(lengths, order, 32)] == [b.tolist() for b in batches]
+    assert [b.tolist() for b in bucketed(lengths, epoch_order(0, 1, 1000), 32)] != [
+        b.tolist() for b in batches
+    ]
+
+
+def test_an_epoch_can_start_in_the_middle():
+    data = RaggedBatches(Ragged.of(ragged(range(1, 30))), torch.arange(29))
+    order = epoch_order(0, 0, 29)
+    whole = [batch[2].tolist() for _, batch in data.epoch(order, 4)]
+    assert [batch[2].tolist() for _, batch in data.epoch(order, 4, 3)] == whole[3:]
+
+
+# --- networks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_cells_are_torchs(cell):
+    torch.manual_seed(0)
+    net = SequenceEncoder(3, 5, cell, 2, bidirectional=True)
+    twin = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell](
+        3, 5, 2, bidirectional=True, batch_first=True
+    )
+    twin.load_state_dict(net.cell.state_dict())
+    x = torch.randn(2, 7, 3)
+    torch.testing.assert_close(net(x), twin(x)[0])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", None])
+def test_no_padding_leaks(cell, bidirectional, pooling):
+    torch.manual_seed(0)
+    net = SequenceNetwork(
+        3, 2, cell, hidden_size=6, n_layers=2, bidirectional=bidirectional, pooling=pooling
+    ).double()
+    x, lengths = Ragged.of(ragged([7, 2, 5, 1]), torch.float64).padded(torch.arange(4))
+    together = net(x, lengths)
+    spoiled = x.masked_fill(~padding_mask(lengths, 7)[..., None], 1e3)
+    for i, t in enumerate(lengths.tolist()):
+        alone = net(x[i : i + 1, :t])[0]
+        found, other = together[i], net(spoiled, lengths)[i]
+        if pooling is None:
+            found, other = found[:t], other[:t]
+        torch.testing.assert_close(found, alone)
+        torch.testing.assert_close(other, alone)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_one_direction_never_looks_ahead(cell):
+    torch.manual_seed(0)
+    net = SequenceEncoder(3, 4, cell, 2).eval()
+    x = torch.randn(1, 9, 3, requires_grad=True)
+    (grad,) = torch.autograd.grad(net(x)[0, 4].sum(), x)
+    assert (grad[0, 5:] == 0).all()
+    assert (grad[0, 4] != 0).any() and (grad[0, 3] != 0).any()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_every_parameter_gets_a_gradient_in_every_type(cell, dtype):
+    torch.manual_seed(0)
+    net = SequenceNetwork(5, 2, cell, hidden_size=6, n_layers=2, bidirectional=True, embedding_size=4).to(
+        dtype
+    )
+    out = net(torch.randint(0, 5, (3, 6)), torch.tensor([6, 4, 2]))
+    assert out.dtype == dtype
+    out.square().sum().backward()
+    for name, p in net.named_parameters():
+        assert p.grad is not None and (p.grad != 0).any(), name
+
+
+def test_truncation_cuts_gradients_and_not_states():
+    torch.manual_seed(0)
+    net = SequenceEncoder(2, 4, "lstm", 2, truncation=3)
+    x = torch.randn(1, 8, 2, requires_grad=True)
+    torch.testing.assert_close(net.train()(x), net.eval()(x))
+    (cut,) = torch.autograd.grad(net.train()(x)[0, 5].sum(), x)
+    (full,) = torch.autograd.grad(net.eval()(x)[0, 5].sum(), x)
+    assert (cut[0, :3] == 0).all() and (full[0, :3] != 0).any()
+    torch.testing.assert_close(cut[0, 3:], full[0, 3:])
+
+
+def test_reversal_and_pooling_by_hand():
+    x = torch.arange(8.0).reshape(2, 4, 1)
+    lengths = torch.tensor([4, 2])
+    assert reverse_padded(x, lengths)[..., 0].tolist() == [[3, 2, 1, 0], [5, 4, 6, 7]]
+    assert reverse_padded(x, None)[..., 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
+    assert pool(x, lengths, "mean")[:, 0].tolist() == [1.5, 4.5]
+    assert pool(x, lengths, "max")[:, 0].tolist() == [3, 5]
+    assert pool(torch.cat([x, x], 2), lengths, "last", backward=1).tolist() == [[3, 0], [5, 4]]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.filterwarnings("ignore")
+def test_export_to_onnx(cell, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    torch.manual_seed(0)
+    net = SequenceNetwork(3, 2, cell, hidden_size=4, n_layers=2, bidirectional=True).eval()
+    x = torch.randn(2, 6, 3)
+    torch.onnx.export(net, (x,), tmp_path / "net.onnx", dynamo=False, input_names=["x"])
+    session = ort.InferenceSession(tmp_path / "net.onnx")
+    (found,) = session.run(None, {"x": x.numpy()})
+    # float32 through other kernels
+    np.testing.assert_allclose(found, net(x).detach(), atol=1e-5)
+
+
+# --- estimators -------------------------------------------------------------------------------------------
+
+MARKED = Training(epochs=40, learning_rate=0.01, batch_size=16)
+
+
+def first_decides(n=64, seed=0):
+    """Only the first code tells the class; the last state must remember it."""
+    rng = np.random.default_rng(seed)
+    X = [rng.integers(0, 6, size=rng.integers(2, 9)) for _ in range(n)]
+    return X, np.array(["even", "odd"])[[x[0] % 2 for x in X]]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_one_batch_can_be_overfitted(cell):
+    X, y = first_decides(16)
+    model = SequenceClassifier(
+        cell, hidden_size=16, n_layers=2, training=Training(80, learning_rate=0.01), random_state=0
+    )
+    assert model.fit(X, y).score(X, y) == 1.0
+
+
+def test_classes_of_new_sequences():
+    model = SequenceClassifier("gru", hidden_size=24, training=MARKED, random_state=0).fit(
+        *first_decides(200)
+    )
+    assert model.score(*first_decides(100, seed=1)) > 0.95
+    assert model.predict_proba(first_decides(5)[0]).sum(1) == pytest.approx(np.ones(5))
+
+
+@pytest.mark.parametrize("cell", ["gru", "lru"])
+def test_predictions_do_not_depend_on_the_company(cell):
+    X, y = first_decides()
+    model = SequenceClassifier(cell, bidirectional=True, training=Training(2), random_state=0).fit(X, y)
+    together = model.predict_proba(X)
+    alone = np.concatenate([model.predict_proba([x]) for x in X])
+    np.testing.assert_allclose(together, alone, atol=1e-6)  # float32 sums in another order
+
+
+def test_float64_vectors_stay_float64_and_scale_does_not_matter():
+    X = [x.astype(np.float64) for x in ragged([3, 5, 4, 6] * 5)]
+    y = [int(x[0, 0] > 0) for x in X]
+    model = SequenceClassifier(hidden_size=4, training=Training(2), random_state=0).fit(X, y)
+    assert model.predict_proba(X).dtype == np.float64
+    scaled = SequenceClassifier(hidden_size=4, training=Training(2), random_state=0).fit(
+        [1000 * x + 5 for x in X], y
+    )
+    np.testing.assert_allclose(
+        scaled.predict_proba([1000 * x + 5 for x in X]), model.predict_proba(X), atol=1e-9
+    )
+
+
+def test_early_stopping_holds_out_sequences():
+    training = Training(50, early_stopping=True, patience=2, validation_fraction=0.25)
+    model = SequenceClassifier(hidden_size=4, training=training, random_state=0).fit(*first_decides())
+    assert "validation_loss" in model.history_[0] and len(model.history_) <= 50
+
+
+def test_unknown_characters_are_unknown():
+    model = SequenceClassifier(hidden_size=4, training=Training(1), random_state=0).fit(["ab", "ba"], [0, 1])
+    assert model.alphabet_ == "ab"
+    np.testing.assert_array_equal(model.predict_proba(["?b"]), model.predict_proba(["!b"]))
+
+
+def test_tags_need_both_sides():
+    rng = np.random.default_rng(0)
+    X = [rng.integers(0, 4, size=rng.integers(2, 8)) for _ in range(100)]
+    y = [["same" if b == x[-1] else "other" for b in x] for x in X]  # the last code decides every tag
+    both = SequenceTagger(hidden_size=24, training=MARKED, random_state=0).fit(X, y)
+    ahead = SequenceTagger(hidden_size=24, bidirectional=False, training=MARKED, random_state=0).fit(X, y)
+    assert both.score(X, y) > 0.97 > ahead.score(X, y)
+    assert [len(p) for p in both.predict(X)] == [len(x) for x in X]
+    assert all(p.shape == (len(x), 2) for p, x in zip(both.predict_proba(X), X))
+
+
+def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
+    rng = np.random.default_rng(0)
+    series = [np.sin(0.4 * np.arange(rng.integers(30, 60)) + p) for p in rng.uniform(0, 6, 40)]
+    model = SequenceForecaster(
+        horizon=5, hidden_size=24, training=Training(40, learning_rate=0.01), random_state=0
+    )
+    model.fit([s[:-5] for s in series])
+    found = model.predict([s[:-5] for s in series])
+    assert found.shape == (40, 5, 1)
+    assert np.abs(found[..., 0] - [s[-5:] for s in series]).mean() < 0.1
+    np.testing.assert_allclose(found[3], model.predict([series[3][:-5]])[0], atol=1e-5)
+    assert model.score([s[:-5] for s in series]) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "y", "message"),
+    [
+        (SequenceClassifier(), [[1, 2], []], [0, 1], "length 0 for sequence 1"),
+        (SequenceClassifier(), [[1, 2], [[1.0, 2.0]]], [0, 1], "all of integers or all of vectors"),
+        (SequenceClassifier(), [[1, 2]], [0, 1], "one entry per sample"),
+        (SequenceClassifier(), [[1], [2]], [1, 1], "at least two classes"),
+        (SequenceClassifier("lru", truncation=3), [[1], [2]], [0, 1], "truncation needs a recurrent cell"),
+        (SequenceClassifier(truncation=3, bidirectional=True), [[1], [2]], [0, 1], "bidirectional=True"),
+        (SequenceTagger(), [[1, 2], [3]], [[0, 1]], "one label sequence per sequence"),
+        (SequenceTagger(), [[1, 2], [3]], [[0, 1], [0, 0]], "sequence 1 has 1 steps"),
+        (SequenceTagger(), [[1, 2], [3]], [[1, 1], [1]], "at least two classes"),
+        (SequenceTagger(), [[1, 2], [3]], None, "list of label sequences"),
+        (SequenceForecaster(), [[1, 2], [3]], None, "real numbers"),
+        (SequenceForecaster(), [[1.0, 2.0], [3.0]], None, "2 steps or more"),
+    ],
+)
+def test_bad_input_is_named(model, X, y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(X, y)
+
+
+def test_bad_questions_are_named():
+    model = SequenceClassifier(hidden_size=4, training=Training(1), random_state=0).fit(
+        [[0, 1], [2, 3]], [0, 1]
+    )
+    with pytest.raises(ValueError, match="below the vocabulary size 4; got 9"):
+        model.predict([[9]])
+    with pytest.raises(ValueError, match="of integers, as in fit; got strings"):
+        model.predict(["ab"])
+    series = SequenceForecaster(hidden_size=4, training=Training(1), random_state=0).fit([[0.0, 1.0, 2.0]])
+    with pytest.raises(ValueError, match="score needs at least two"):
+        series.score([[1.0]])
+
+
+# --- gradients through time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+def test_the_measured_gradient_is_autograds_and_keeps_the_bound(nonlinearity):
+    torch.manual_seed(0)
+    cell = nn.RNN(2, 6, nonlinearity=nonlinearity).double()
+    x = torch.randn(12, 2).double()
+    flow = gradient_flow(cell, x)
+    assert (flow.measured <= flow.bound * (1 + 1e-9)).all()
+
+    start = cell(x[:4])[1].detach()
+    jacobian = torch.autograd.functional.jacobian(lambda h: cell(x[4:], h)[1][0], start[0][None])[:, 0]
+    assert flow.measured[7] == pytest.approx(float(torch.linalg.matrix_norm(jacobian, 2)), rel=1e-9)
+    assert len(state_jacobians(cell, x)) == 12
+
+
+def test_large_weights_need_not_explode():
+    cell = nn.RNN(1, 2, bias=False, nonlinearity="relu").double()
+    with torch.no_grad():
+        cell.weight_hh_l0.copy_(torch.tensor([[0.0, 5.0], [0.0, 0.0]]))
+    flow = gradient_flow(cell, torch.ones(5, 1))
+    assert flow.spectral_norm == 5 and flow.spectral_radius == 0
+    assert flow.bound[-1] > 100 and flow.measured[-1] == 0
+    assert vanishing_bound(np.eye(2), 3, 0.25).tolist() == [0.25, 0.25**2, 0.25**3]
+    assert gradient_flow(nn.RNN(1, 2), np.zeros((4, 1))).rate < 1.5
+
+
+def test_what_gradient_flow_refuses():
+    with pytest.raises(TypeError, match="one layer and one direction"):
+        gradient_flow(nn.LSTM(2, 3), torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="T of at least 2"):
+        gradient_flow(nn.RNN(2, 3), torch.zeros(1, 2))
