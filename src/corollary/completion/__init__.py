@@ -7,6 +7,14 @@ from typing import Any
 
 _WHERE = {
     "ALS": "als",
+    "BiasBaseline": "baseline",
+    "NMF": "nmf",
+    "SingularValueProjection": "svp",
+    "SingularValueThresholding": "thresholding",
+    "degrees_of_freedom": "recovery",
+    "incoherence": "recovery",
+    "recovery_curve": "recovery",
+    "scalar_flow": "scalar",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605
