@@ -30,7 +30,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 RESULTS = Path(__file__).parent / "results"
 QUIET = 0.25  # cores that other processes may use while we measure
-PATIENCE = 20.0  # seconds to wait for quiet before measuring anyway
+PATIENCE = float(os.environ.get("BENCH_PATIENCE", 2.0))  # seconds to wait for quiet before measuring anyway
 
 
 @dataclass
@@ -103,7 +103,7 @@ def measure(item: Claim) -> dict[str, Any]:
     return item.result
 
 
-def _sample(call: Callable[[], Any], tries: int = 4) -> float:
+def _sample(call: Callable[[], Any], tries: int = 3) -> float:
     best = (float("inf"), float("inf"))
     for _ in range(tries):
         _wait_for_quiet()

@@ -1,0 +1,186 @@
+"""The generated pages: one per system, the formulary and the errata, from catalog, docstrings and records."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from corollary import catalog
+from corollary.formulas import TOPICS, Formula, all_formulas
+
+__all__ = ["pages"]
+
+HERE = Path(__file__).parent
+EXACT = 1e-9  # deviations below it are rounding, and shown as such
+
+
+def pages() -> dict[str, str]:
+    """Return every generated page by its name below ``docs``."""
+    formulas = all_formulas()
+    found = {"formulary.md": formulary(formulas), "errata.md": errata(formulas), "systems/index.md": index()}
+    for entry in catalog.entries():
+        found[f"systems/{entry.id}.md"] = system(entry, formulas)
+    return found
+
+
+# --- systems ---------------------------------------------------------------------------------------------
+
+
+def index() -> str:
+    """Return the table of all systems: what each takes and what it can do."""
+    lines = ["# The systems", "", "Generated from the catalog by `make docs`.", ""]
+    for chapter in dict.fromkeys(entry.chapter for entry in catalog.entries()):
+        lines += [f"## {chapter}", "", "| id | name | takes | can do | |", "|---|---|---|---|---|"]
+        for entry in catalog.entries(chapter=chapter):
+            does = ", ".join(entry.roles) or entry.kind
+            lines.append(f"| [{entry.id}]({entry.id}.md) | `{entry.name}` | {entry.input} | {does} | {entry.title} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def system(entry: catalog.Entry, formulas: list[Formula]) -> str:
+    """Return the page of one system."""
+    thing = entry.load()
+    module = inspect.getmodule(thing)
+    lines = [f"# {entry.name}", "", f"{entry.title}. Catalog id `{entry.id}`, in `{entry.module}`.", ""]
+    lines += [*_use(entry), *_mathematics(module), "## Reference", "", *_reference(thing), ""]
+    mine = [f for f in formulas if entry.id in f.systems]
+    if mine:
+        lines += ["## Formulas", ""]
+        lines += [f"- [`{f.id}`](../formulary.md#{f.id}): {f.statement}" for f in mine]
+        lines.append("")
+    shown = [path for path in sorted((HERE / "results").glob("*.md")) if f"`{entry.name}`" in path.read_text()]
+    if shown:
+        lines += ["## Results", ""]
+        lines += [f"- [{path.stem.replace('_', ' ')}](../results/{path.name})" for path in shown]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _use(entry: catalog.Entry) -> list[str]:
+    if entry.kind != "estimator":
+        return ["```python", f"from {entry.module} import {entry.name}", "```", ""]
+    fixed = "".join(f'{key}="{value}"' for key, value in entry.params)
+    example = {"graph": "cora", "ratings": "ml-100k", "text": "shakespeare", "sequence": "spoken-digits"}
+    source = example.get(entry.input, "digits")
+    return [
+        "```python",
+        f"from corollary import {entry.name}",
+        "",
+        f"model = {entry.name}({fixed}).fit(X)",
+        "```",
+        "",
+        "```",
+        f"corollary fit {entry.id} --data {source}",
+        "```",
+        "",
+    ]
+
+
+def _mathematics(module: object) -> list[str]:
+    text = inspect.getdoc(module) or ""
+    return ["## Mathematics", "", markdown(text), ""] if ":math:" in text or ".. math" in text else []
+
+
+def _reference(thing: object) -> list[str]:
+    text = inspect.getdoc(thing) or ""
+    out: list[str] = []
+    for part in re.split(r"\n(?=[A-Z][A-Za-z ]+\n-+\n)", text):
+        head = re.match(r"([A-Z][A-Za-z ]+)\n-+\n", part)
+        if head is None:
+            out += [markdown(part), ""]
+        elif head[1] == "Examples":
+            out += ["**Examples**", "", "```python", part[head.end() :].strip(), "```", ""]
+        elif head[1] in ("Parameters", "Attributes", "Returns"):
+            out += [f"**{head[1]}**", "", *_items(part[head.end() :]), ""]
+        else:
+            out += [f"**{head[1]}**", "", markdown(part[head.end() :].strip()), ""]
+    return out
+
+
+def _items(text: str) -> Iterator[str]:
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        first, _, rest = block.partition("\n")
+        name, _, kind = first.partition(" : ")
+        about = " ".join(markdown(inspect.cleandoc(rest)).split())
+        yield f"- `{name}` ({kind}): {about}" if kind else f"- `{name}`: {about}"
+
+
+def markdown(text: str) -> str:
+    """Return reStructuredText as Markdown: maths, code and references."""
+    text = "\n".join(_displays(text.splitlines()))
+    text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
+    text = re.sub(r":(?:class|func|mod|meth|data):`~?([^`]*)`", r"`\1`", text)
+    return text.replace("``", "`").replace(".. [", "[").rstrip()
+
+
+def _displays(lines: list[str]) -> Iterator[str]:
+    """Yield the lines with each ``.. math::`` block, which its indentation ends, as one display."""
+    rest = iter([*lines, ""])
+    for line in rest:
+        if not line.strip().startswith(".. math::"):
+            yield line
+            continue
+        body = [line.strip().removeprefix(".. math::")]
+        for inner in rest:
+            if inner.strip() and not inner.startswith("    "):
+                yield from ("$$" + " ".join(" ".join(body).split()) + "$$", "", inner)
+                break
+            body.append(inner)
+        else:
+            yield "$$" + " ".join(" ".join(body).split()) + "$$"
+
+
+# --- formulas --------------------------------------------------------------------------------------------
+
+
+def formulary(formulas: list[Formula]) -> str:
+    """Return all formulas by topic."""
+    lines = ["# The formulary", "", f"{len(formulas)} formulas, each a check that can fail: `corollary check`."]
+    lines += ["Generated by `make docs`; the places are those of the course notes.", ""]
+    for topic, title in TOPICS.items():
+        lines += [f"## {title}", "", f"[the code](../src/corollary/formulas/{topic}.py)", ""]
+        for f in (f for f in formulas if f.topic == topic):
+            lines += [f'### <a id="{f.id}"></a>`{f.id}`', "", f.statement, "", f"$${f.latex}$$", ""]
+            facts = [f"Notes: {f.where}."]
+            if f.systems:
+                facts.append("Systems: " + ", ".join(_link(id) for id in f.systems) + ".")
+            if f.errata:
+                facts.append("Misprinted: " + ", ".join(f"[{e.number}](errata.md#{e.number})" for e in f.errata) + ".")
+            lines += [" ".join(facts), ""]
+    return "\n".join(lines)
+
+
+def _link(id: str) -> str:
+    known = {entry.id for entry in catalog.entries()}
+    return f"[{id}](systems/{id}.md)" if id in known else id
+
+
+def errata(formulas: list[Formula]) -> str:
+    """Return the places where the notes are wrong, with the measured evidence."""
+    lines = ["# Errata of the notes", "", "What is printed, what is right, and how far each is from the truth: both"]
+    lines += ["forms run through the same check. Generated by `make docs`.", ""]
+    lines += ["| no. | formula | printed | right | printed deviates by | right deviates by | allowed |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    rows = [(e, f) for f in formulas for e in f.errata]
+    for e, f in sorted(rows, key=lambda row: (row[0].number[0], int(row[0].number[1:]))):
+        right, printed = f.check(), f.check(claim=e.form)
+        cells = [
+            f'<a id="{e.number}"></a>{e.number}',
+            f"[`{f.id}`](formulary.md#{f.id})",
+            e.printed.replace("|", r"\|"),
+            e.correction.replace("|", r"\|"),
+            _number(printed.deviation),
+            _number(right.deviation),
+            f"{right.tolerance:.2g}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    if value < EXACT:
+        return "rounding"
+    return f"{value:.2g}" if value < 1e300 else "no bound"

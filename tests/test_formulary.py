@@ -1,0 +1,120 @@
+"""Every formula of the inventory is there, holds, and can fail."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from corollary import catalog
+from corollary.formulas import TOPICS, all_formulas, find
+from corollary.formulas.record import Outcome, all_of, at_least, at_most, equal, exponent, formula, within
+from docs.pages import pages
+
+FORMULAS = all_formulas()
+SHARED = Path(__file__).parents[2] / "shared"
+IDS = (Path(__file__).parent / "inventory.txt").read_text().split()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the checks are many and small
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_id_of_the_inventory_is_there_and_unique():
+    ids = [f.id for f in FORMULAS]
+    assert len(ids) == len(set(ids)) == 423
+    assert set(ids) == set(IDS)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the inventory itself is not part of the project")
+def test_our_list_of_ids_is_the_inventorys():
+    found = re.findall(r"^\| `([a-z0-9-]+)` \|", (SHARED / "formulas.md").read_text(), re.M)
+    assert found == IDS
+
+
+def test_every_genuine_erratum_is_there():
+    numbers = {e.number for f in FORMULAS for e in f.errata}
+    assert {f"E{i}" for i in range(1, 106)} <= numbers
+
+
+def test_topics_are_those_of_the_table():
+    assert list(dict.fromkeys(f.topic for f in FORMULAS)) == list(TOPICS)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_checks_hold(topic, seed):
+    failed = [(f.id, f.check(seed)) for f in find(topic) if not f.check(seed).holds]
+    assert not failed
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_wrong_variants_fail_with_margin(topic, seed):
+    close = []
+    for f in find(topic):
+        assert f.wrong
+        close += [(f.id, o) for o in f.check_wrong(seed) if o.deviation <= 2 * o.tolerance]
+    assert not close
+
+
+@pytest.mark.parametrize("f", FORMULAS, ids=lambda f: f.id)
+def test_records_are_whole(f):
+    assert len(f.statement) > 20 and f.statement[0].isupper() and f.statement.endswith(".")
+    assert f.latex.count("{") == f.latex.count("}")
+    assert re.search(r"00[0-4]", f.where)
+    known = {line.split()[0] for line in (Path(__file__).parent / "systems.txt").read_text().splitlines()}
+    assert set(f.systems) <= known
+
+
+def test_links_go_both_ways():
+    from corollary.cli.describe import formulas_of
+
+    entry = catalog.find("pca")
+    assert {f["id"] for f in formulas_of(entry)} == {f.id for f in FORMULAS if "pca" in f.systems}
+    assert formulas_of(entry)
+
+
+def test_a_check_without_a_wrong_form_is_refused():
+    with pytest.raises(ValueError, match="give a wrong form"):
+        formula("x", latex="", where="", right=lambda: 1)
+
+
+def test_outcomes():
+    assert equal([1.0, 2.0], [1.0, 2.0], tol=0).holds
+    assert not equal([1.0], [1.1], tol=0.05).holds
+    assert equal([100.0], [101.0], tol=0.02, relative=True).holds
+    assert not equal([1.0, 2.0], [1.0, 2.0, 3.0], tol=9).holds
+    assert not equal(float("nan"), 0.0, tol=1).holds
+    assert at_most([1, 2], 2).holds and not at_most([1, 3], 2).holds
+    assert at_least(2, 2).holds and not at_least(1, 2).holds
+    assert within(0.5, 0, 1).holds and not within(1.5, 0, 1).holds
+    assert exponent([1, 2, 4], [1, 4, 16], 2, tol=1e-9).holds
+    assert not all_of(Outcome(0, 1), Outcome(2, 1)).holds
+    assert not all_of(Outcome(float("nan"), 1), Outcome(0, 1)).holds
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|rounding|no bound")
+
+
+@pytest.mark.parametrize("name", ["formulary.md", "errata.md", "systems/index.md"])
+def test_generated_pages_are_current(name):
+    written = (Path(__file__).parents[1] / "docs" / name).read_text(encoding="utf-8")
+    fresh = pages()[name]
+    # Deviations differ in their digits from machine to machine; everything else must be equal.
+    assert NUMBER.sub("#", written) == NUMBER.sub("#", fresh), "run `make docs`"
+
+
+def test_every_system_has_its_current_page():
+    docs = Path(__file__).parents[1] / "docs"
+    stale = []
+    for name, text in pages().items():
+        if name.startswith("systems/"):
+            path = docs / name
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(name)
+    assert not stale, "run `make docs`"

@@ -1,0 +1,109 @@
+"""The variational autoencoder against probabilistic PCA, exact likelihoods and its own bound."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from corollary import VAE, Training
+from corollary.generative.vae import elbo, gaussian_kl, importance_log_prob, log_normal
+
+RNG = np.random.default_rng(0)
+
+
+def planted(n=600, d=5, k=2, noise=0.5):
+    W = RNG.normal(size=(d, k)) * 1.5
+    return RNG.normal(size=(n, k)) @ W.T + noise * RNG.normal(size=(n, d))
+
+
+def exact_log_prob(model, X):
+    """Return the log-density of a linear VAE: its decoder is z -> Wz + b with Gaussian noise."""
+    linear = model.module_.decoder[0]
+    W, b = (p.detach().numpy() for p in (linear.weight, linear.bias))
+    variance = float(model.module_.log_noise.detach().exp())
+    return multivariate_normal(b, W @ W.T + variance * np.eye(len(b))).logpdf(X)
+
+
+@pytest.fixture(scope="module")
+def linear():
+    X = planted()
+    training = Training(epochs=300, learning_rate=0.01, batch_size=100, schedule="cosine")
+    return VAE(2, hidden_layer_sizes=(), likelihood="gaussian", training=training, random_state=0).fit(X), X
+
+
+def test_a_linear_vae_is_probabilistic_pca(linear):
+    model, X = linear
+    values, vectors = np.linalg.eigh(np.cov(X.T, bias=True))
+    variance = values[:3].mean()
+    W = vectors[:, 3:] * np.sqrt(values[3:] - variance)
+    best = multivariate_normal(X.mean(0), W @ W.T + variance * np.eye(5)).logpdf(X).mean()
+    # Descent stops near the optimum of the likelihood, which is the maximum over all such models.
+    assert exact_log_prob(model, X).mean() == pytest.approx(best, abs=0.02)
+    assert float(model.module_.log_noise.detach().exp()) == pytest.approx(variance, rel=0.1)
+    span = np.linalg.qr(model.module_.decoder[0].weight.detach().numpy())[0]
+    assert np.linalg.svd(span.T @ vectors[:, 3:])[1].min() > 0.99  # cosines of the principal angles
+
+
+def test_the_bound_lies_below_and_importance_weighting_closes_it(linear):
+    model, X = linear
+    x = torch.from_numpy(X[:50])
+    with torch.no_grad():
+        gen = torch.Generator().manual_seed(0)
+        bounds = torch.stack([importance_log_prob(model.module_, x, torch.randn(K, 50, 2, generator=gen, dtype=x.dtype)).mean()
+                              for K in (1, 10, 500)])  # fmt: skip
+        torch.manual_seed(0)
+        one = torch.stack([elbo(model.module_, x).mean() for _ in range(200)]).mean()
+    exact = exact_log_prob(model, X[:50]).mean()
+    assert float(one) < exact + 1e-3
+    assert float(bounds[2]) == pytest.approx(exact, abs=0.02)
+    # score_samples uses the same estimate with the model's own draws
+    assert model.score(X[:50]) == pytest.approx(exact, abs=0.05)
+
+
+def test_divergence_is_the_closed_form_of_the_integral():
+    gen = torch.Generator().manual_seed(0)
+    mean, log_var = torch.randn(1, 3, generator=gen).double(), torch.randn(1, 3, generator=gen).double()
+    z = mean + (0.5 * log_var).exp() * torch.randn(200_000, 3, generator=gen).double()
+    sampled = (log_normal(z, mean, log_var) - log_normal(z, torch.zeros_like(z), torch.zeros_like(z))).mean()
+    assert float(gaussian_kl(mean, log_var)) == pytest.approx(float(sampled), abs=0.02)  # 4 standard errors
+
+
+def test_beta_trades_reconstruction_for_divergence():
+    X = planted()
+    plan = Training(epochs=60, learning_rate=0.01)
+    rows = [VAE(2, beta=beta, training=plan, random_state=0).fit(X).history_[-1] for beta in (0.1, 10.0)]
+    assert rows[0]["divergence"] > rows[1]["divergence"]
+    assert rows[0]["reconstruction"] < rows[1]["reconstruction"]
+
+
+def test_samples_have_the_moments_of_the_model(linear):
+    model, X = linear
+    drawn = model.sample(20_000)
+    np.testing.assert_allclose(drawn.mean(0), X.mean(0), atol=0.15)
+    np.testing.assert_allclose(np.cov(drawn.T), np.cov(X.T), atol=0.6)  # 4 standard errors of entries near 5
+
+
+def test_images_are_bernoulli_and_reconstructed():
+    X = (RNG.random((200, 12)) < np.tile([0.9, 0.1], 6)).astype(np.float32)
+    X[::2] = 1 - X[::2]
+    model = VAE(2, hidden_layer_sizes=(16,), training=Training(epochs=80, learning_rate=0.01), random_state=0).fit(X)
+    assert model.likelihood_ == "bernoulli"
+    again = model.reconstruct(X)
+    assert again.min() >= 0 and again.max() <= 1
+    assert np.mean((again > 0.5) == (X > 0.5)) > 0.85
+    assert model.score(X) <= 0
+
+
+def test_noise_can_be_fixed():
+    model = VAE(2, likelihood="gaussian", noise=0.3, training=Training(epochs=2)).fit(planted())
+    assert float(model.module_.log_noise.exp()) == pytest.approx(0.09)
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"VAE: likelihood='bernoulli' needs data in \[0, 1\]; got minimum -"):
+        VAE(likelihood="bernoulli").fit(planted())
+    model = VAE(2, training=Training(epochs=1)).fit(planted())
+    with pytest.raises(ValueError, match=r"codes must have shape \(n, 2\); got shape \(4, 3\)"):
+        model.inverse_transform(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1; got 0"):
+        model.sample(0)
