@@ -198,4 +198,7 @@ def exponent(sizes: Any, values: Any, expected: float, *, tol: float) -> Outcome
 def all_of(*outcomes: Outcome) -> Outcome:
     """Every outcome holds: the one with the largest share of its tolerance is returned."""
     tiny = np.finfo(float).tiny
-    return max(outcomes, key=lambda o: float("inf") if np.isnan(o.deviation) else o.deviation / max(o.tolerance, tiny))
+    return max(
+        outcomes,
+        key=lambda o: float("inf") if np.isnan(o.deviation) else o.deviation / max(o.tolerance, tiny),
+    )

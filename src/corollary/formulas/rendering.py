@@ -1,5 +1,7 @@
 r"""LaTeX as plain text, good enough to read on a terminal.
 
+>>> plain_text(r"\Bigl\{ a \Bigr\} \|x\|")
+'{ a } ‖x‖'
 >>> plain_text(r"\hat\mu = \frac{1}{n} \sum_{i=1}^n x_i \le \lVert v \rVert_2^2")
 'μ̂ = 1/n Σ_(i=1)^n x_i ≤ ‖ v ‖_2^2'
 """
@@ -31,18 +33,32 @@ _SYMBOLS = {
     "longrightarrow": "→", "ominus": "⊖", "hbar": "ħ", "lim": "lim", "land": "∧", "lor": "∨", "Vdash": "⊩",
 }  # fmt: skip
 _BLACKBOARD = {"E": "E", "R": "ℝ", "N": "ℕ", "Z": "ℤ", "C": "ℂ", "P": "P", "1": "1", "V": "V"}
-_ACCENTS = {"hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303", "widetilde": "\u0303", "bar": "\u0304", "overline": "\u0304", "dot": "\u0307"}
+_ACCENTS = {
+    "hat": "\u0302",
+    "widehat": "\u0302",
+    "tilde": "\u0303",
+    "widetilde": "\u0303",
+    "bar": "\u0304",
+    "overline": "\u0304",
+    "dot": "\u0307",
+}
 _GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 
 
 def plain_text(latex: str) -> str:
     """Return a formula in Unicode text."""
-    text = re.sub(r"\\(?:begin|end)\{[a-z*]+\}(?:\{[a-z]+\})?|\\(?:left|right|big|Big|bigg|Bigg|displaystyle|textstyle)(?![a-z])[lr]?", "", latex)
-    text = re.sub(r"\\(?:mathrm|mathbf|mathcal|mathit|text|operatorname|boldsymbol|mathsf)\*?" + _GROUP, r"\1", text)
+    text = latex.replace(r"\{", "\x01").replace(r"\}", "\x02").replace(r"\|", "‖")
+    text = re.sub(r"\\(?:begin|end)\{[a-z*]+\}(?:\{[a-z]+\})?", "", text)
+    text = re.sub(r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle)(?![A-Za-z])", "", text)
+    text = re.sub(
+        r"\\(?:mathrm|mathbf|mathcal|mathit|text|operatorname|boldsymbol|mathsf)\*?" + _GROUP, r"\1", text
+    )
     text = re.sub(r"\\mathbb\s*\{?([A-Z1])\}?", lambda m: _BLACKBOARD.get(m[1], m[1]), text)
     text = re.sub(r"\\(?:mathcal|mathbf|mathrm)\s*([A-Za-z])", r"\1", text)
     for _ in range(4):  # fractions and roots nest
-        text = re.sub(rf"\\[dt]?frac\s*{_GROUP}\s*{_GROUP}", lambda m: f"{_grouped(m[1])}/{_grouped(m[2])}", text)
+        text = re.sub(
+            rf"\\[dt]?frac\s*{_GROUP}\s*{_GROUP}", lambda m: f"{_grouped(m[1])}/{_grouped(m[2])}", text
+        )
         text = re.sub(r"\\[dt]?frac\s*(\w)\s*(\w)", r"\1/\2", text)
         text = re.sub(rf"\\sqrt\s*{_GROUP}", lambda m: f"√{_grouped(m[1])}", text)
         text = re.sub(rf"\\binom\s*{_GROUP}\s*{_GROUP}", r"C(\1, \2)", text)
@@ -54,7 +70,7 @@ def plain_text(latex: str) -> str:
     text = re.sub(rf"([_^]){_GROUP}", lambda m: m[1] + (m[2] if len(m[2]) == 1 else f"({m[2]})"), text)
     text = text.replace(r"\\", ";").replace("&", "").replace("{", "").replace("}", "")
     text = re.sub(r"\\[,;:! ]", " ", text).replace("\\", "").replace("~", " ~ ").replace("^ᵀ", "ᵀ")
-    return re.sub(r"\s+", " ", text).strip()
+    return re.sub(r"\s+", " ", text).replace("\x01", "{").replace("\x02", "}").strip()
 
 
 def _grouped(part: str) -> str:
