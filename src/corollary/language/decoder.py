@@ -1,0 +1,333 @@
+r"""The decoder-only transformer, in the layout of GPT-2, and generation with a cache.
+
+A token and its place are embedded, :math:`H^0_t = E_{x_t} + P_t`; every block adds to its input
+
+.. math::
+    A = H + \mathrm{concat}_h\Big[\mathrm{softmax}\Big(\frac{Q_h K_h^\top}{\sqrt{d_h}} + M\Big) V_h\Big] W_O, \qquad
+    H' = A + \mathrm{gelu}(\bar A W_1) W_2, \tag{1}
+
+where queries, keys and values are linear in the layer-normalised :math:`\bar H`, and :math:`M_{ts} = -\infty` for
+:math:`s > t`, so that a token sees only those before it. The logits of the next token are
+:math:`\bar H^L E^\top` (2): the output matrix is the embedding.
+
+Keys and values of past tokens never change, so a new token costs one row of (1) if they are kept.
+Temperature divides the logits; top-k keeps the k largest; top-p keeps the fewest most probable
+tokens that together reach probability p.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary.errors import value
+
+__all__ = ["SIZES", "Cache", "Decoder", "filtered", "generate"]
+
+# Published sizes of GPT-2.
+SIZES: dict[str, dict[str, int]] = {
+    name: {"n_tokens": 50257, "context": 1024, "dimension": d, "n_layers": layers, "n_heads": heads}
+    for name, d, layers, heads in (
+        ("124M", 768, 12, 12), ("355M", 1024, 24, 16), ("774M", 1280, 36, 20), ("1558M", 1600, 48, 25),
+    )
+}  # fmt: skip
+ACTIVATIONS: dict[str, Any] = {
+    "gelu": lambda z: F.gelu(z),
+    "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
+    "relu": lambda z: F.relu(z),
+    "silu": lambda z: F.silu(z),
+}
+COMPILED_WIDTH = 512  # wider layers are better multiplied by torch's own kernels
+
+
+class Cache:
+    """Room for the keys and values of ``length`` tokens in every layer; rows may be at different places."""
+
+    def __init__(self, module: Decoder, batch: int, length: int) -> None:
+        like = module.tokens.weight
+        shape = (len(module.blocks), batch, module.n_heads, length, module.dimension // module.n_heads)
+        self.keys = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self.values = torch.zeros_like(self.keys)
+        self.length = length
+
+
+class Block(nn.Module):
+    """Attention to the past, then a two-layer network, each added to its input, eq. 1."""
+
+    def __init__(
+        self,
+        dimension: int,
+        n_heads: int,
+        inner: int,
+        dropout: float,
+        activation: str,
+        epsilon: float,
+        scale: float,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.scale = scale
+        self.dropout = dropout
+        self.norm1 = nn.LayerNorm(dimension, eps=epsilon)
+        self.qkv = nn.Linear(dimension, 3 * dimension)
+        self.mix = nn.Linear(dimension, dimension)
+        self.norm2 = nn.LayerNorm(dimension, eps=epsilon)
+        self.expand = nn.Linear(dimension, inner)
+        self.contract = nn.Linear(inner, dimension)
+        self.drop = nn.Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Map (b, t, d) to (b, t, d)."""
+        q, k, v = self.heads(self.norm1(h))
+        p = self.dropout if self.training else 0.0
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p, scale=self.scale)
+        return self.rest(h, a)
+
+    def heads(self, h: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values, each (b, heads, t, d / heads)."""
+        b, t, d = h.shape
+        return self.qkv(h).view(b, t, 3, self.n_heads, d // self.n_heads).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def rest(self, h: Tensor, a: Tensor) -> Tensor:
+        """Return the block's output from its input and the attended values."""
+        h = h + self.drop(self.mix(a.transpose(1, 2).reshape(h.shape)))
+        inner = ACTIVATIONS[self.activation](self.expand(self.norm2(h)))
+        return h + self.drop(self.contract(inner))
+
+
+class Decoder(nn.Module):
+    """A stack of causal blocks between a token embedding and itself.
+
+    Parameters
+    ----------
+    n_tokens : int
+        Size of the vocabulary.
+    context : int
+        The most tokens it can see.
+    dimension, n_layers, n_heads : int
+        Width, depth and heads; the width is a multiple of the heads.
+    inner : int, optional
+        Width of the inner layer; four times the dimension by default.
+    dropout : float, default=0.0
+        Dropout of embeddings, attention and residuals.
+    activation : {"gelu_tanh", "gelu", "relu", "silu"}, default="gelu_tanh"
+        Between the two layers.
+    epsilon : float, default=1e-5
+        Of the layer norms.
+    tied : bool, default=True
+        Whether the output matrix is the embedding.
+    scales : sequence of float, optional
+        What multiplies the attention scores of each layer; ``1 / sqrt(d_h)`` by default.
+    """
+
+    def __init__(
+        self,
+        n_tokens: int,
+        context: int,
+        dimension: int,
+        n_layers: int,
+        n_heads: int,
+        *,
+        inner: int | None = None,
+        dropout: float = 0.0,
+        activation: str = "gelu_tanh",
+        epsilon: float = 1e-5,
+        tied: bool = True,
+        scales: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if dimension % n_heads:
+            raise value("Decoder", f"dimension must be a multiple of n_heads={n_heads}", dimension)
+        self.context, self.dimension, self.n_heads = context, dimension, n_heads
+        self.tokens = nn.Embedding(n_tokens, dimension)
+        self.places = nn.Embedding(context, dimension)
+        self.drop = nn.Dropout(dropout)
+        inner = 4 * dimension if inner is None else inner
+        scales = [1 / math.sqrt(dimension // n_heads)] * n_layers if scales is None else scales
+        self.blocks = nn.ModuleList(
+            Block(dimension, n_heads, inner, dropout, activation, epsilon, float(s)) for s in scales
+        )
+        self.norm = nn.LayerNorm(dimension, eps=epsilon)
+        self.head = None if tied else nn.Linear(dimension, n_tokens, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights of deviation 0.02, those that add to the residual stream smaller with depth."""
+        for name, p in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(p)
+            elif "norm" in name:
+                nn.init.ones_(p)
+            else:
+                deep = name.endswith(("mix.weight", "contract.weight"))
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * len(self.blocks)) if deep else 0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the next token at every place: (b, t) -> (b, t, n_tokens)."""
+        h = self.drop(self.tokens(tokens) + self.places.weight[: tokens.shape[1]])
+        for block in self.blocks:
+            h = block(h)
+        return self.logits(h)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Return eq. 2."""
+        return F.linear(self.norm(h), self.tokens.weight if self.head is None else self.head.weight)
+
+    # --- with a cache ------------------------------------------------------------------------------------
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, cache: Cache) -> Tensor:
+        """Read prompts (b, t), padded on the right; return the logits (b, n_tokens) after each one's last token.
+
+        What stands after a prompt's end is seen by no token before it, and is overwritten later.
+        """
+        t = tokens.shape[1]
+        h = self.tokens(tokens) + self.places.weight[:t]
+        for i, block in enumerate(self.blocks):
+            q, k, v = block.heads(block.norm1(h))
+            cache.keys[i, :, :, :t], cache.values[i, :, :, :t] = k, v
+            h = block.rest(h, F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=block.scale))
+        return self.logits(h[torch.arange(len(h), device=h.device), lengths - 1])
+
+    def advance(self, tokens: Tensor, places: Tensor, cache: Cache) -> Tensor:
+        """Read one more token (b,) per row, at its own place (b,); return the logits (b, n_tokens) after it."""
+        rows = torch.arange(len(tokens), device=tokens.device)
+        end = int(places.max()) + 1
+        seen = (torch.arange(end, device=tokens.device) <= places[:, None])[:, None, None]  # (b, 1, 1, end)
+        mask = None if bool(seen.all()) else seen
+        h = (self.tokens(tokens) + self.places(places))[:, None]
+        for i, block in enumerate(self.blocks):
+            q, k, v = block.heads(block.norm1(h))
+            cache.keys[i, rows, :, places], cache.values[i, rows, :, places] = k[:, :, 0], v[:, :, 0]
+            keys, values = cache.keys[i, :, :, :end], cache.values[i, :, :, :end]
+            h = block.rest(
+                h, F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=block.scale)
+            )
+        return self.logits(h[:, 0])
+
+
+# --- sampling --------------------------------------------------------------------------------------------
+
+
+def filtered(
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Tensor:
+    """Return the logits from which the next token is drawn; what cannot be drawn has minus infinity."""
+    if temperature != 1.0:
+        logits = logits / temperature
+    if top_k is not None and top_k < logits.shape[-1]:
+        least = logits.topk(top_k).values[..., -1:]
+        logits = logits.masked_fill(logits < least, -math.inf)
+    if top_p is not None and top_p < 1.0:
+        ordered, order = logits.sort(dim=-1)
+        out = ordered.softmax(-1).cumsum(-1) <= 1 - top_p
+        out[..., -1] = False
+        logits = logits.masked_fill(out.scatter(-1, order, out), -math.inf)
+    return logits
+
+
+def generate(
+    module: Decoder,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    end: int | None = None,
+    generator: torch.Generator | None = None,
+) -> list[list[int]]:
+    """Continue prompts of any lengths together; return the new tokens of each, without the end token.
+
+    Parameters
+    ----------
+    module : Decoder
+        What predicts, in evaluation mode.
+    prompts : sequence of sequences of int
+        At least one token each, at most ``module.context``.
+    max_new_tokens : int
+        How many tokens at most. Beyond the context, the older half of what is seen is forgotten.
+    temperature : float, default=1.0
+        0 always takes the most probable token.
+    top_k, top_p : int, float, optional
+        See :func:`filtered`.
+    end : int, optional
+        The token that ends a row.
+    generator : torch.Generator, optional
+        Where randomness comes from.
+    """
+    rows = [list(map(int, prompt)) for prompt in prompts]
+    begun = [len(row) for row in rows]
+    alive = [True] * len(rows)
+    room = min(module.context, max(begun) + max_new_tokens)
+    state: _State | None = None
+    with torch.inference_mode():
+        for _ in range(max_new_tokens):
+            if state is None or state.full:
+                keep = room if state is None else max(1, module.context // 2)
+                state = _State(module, [row[-keep:] for row in rows], room)
+            chosen = _choose(state.logits, temperature, top_k, top_p, generator).tolist()
+            for i, token in enumerate(chosen):
+                rows[i].append(token)  # rows that have ended go on, unseen, until the last one has
+                alive[i] = alive[i] and token != end
+            if not any(alive):
+                break
+            state.read(chosen)
+    return [_until(row[n:], end) for row, n in zip(rows, begun)]
+
+
+def _choose(logits: Tensor, temperature: float, top_k: Any, top_p: Any, generator: Any) -> Tensor:
+    if temperature == 0:
+        return logits.argmax(-1)
+    probabilities = filtered(logits.float(), temperature, top_k, top_p).softmax(-1)
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+
+
+def _until(tokens: list[int], end: int | None) -> list[int]:
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+class _State:
+    """Where generation stands: a cache that holds all rows so far, and the logits of what comes next."""
+
+    def __init__(self, module: Decoder, rows: list[list[int]], length: int) -> None:
+        device = module.tokens.weight.device
+        self.module = module
+        self.cache = Cache(module, len(rows), length)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        padded = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long, device=device)
+        for i, row in enumerate(rows):
+            padded[i, : len(row)] = torch.tensor(row)
+        self.logits = module.prefill(padded, lengths, self.cache)
+        self.places = lengths
+        self.compiled = None
+        if _compilable(module):
+            from corollary.language.decoding import Compiled
+
+            self.compiled = Compiled(module, self.cache)
+
+    @property
+    def full(self) -> bool:
+        return int(self.places.max()) >= self.cache.length
+
+    def read(self, chosen: list[int]) -> None:
+        if self.full:  # the next step begins anew with the younger half
+            return
+        tokens = torch.tensor(chosen, device=self.places.device)
+        if self.compiled is not None:
+            self.logits = self.compiled.advance(tokens, self.places)
+        else:
+            self.logits = self.module.advance(tokens, self.places, self.cache)
+        self.places = self.places + 1
+
+
+def _compilable(module: Decoder) -> bool:
+    like = module.tokens.weight
+    activation = module.blocks[0].activation
+    narrow = module.dimension <= COMPILED_WIDTH and activation in ("gelu_tanh", "relu", "silu")
+    return like.device.type == "cpu" and like.dtype == torch.float32 and narrow

@@ -1,0 +1,438 @@
+r"""The generative pre-trained transformer.
+
+A text :math:`x_1, \dots, x_n` is opened and closed by an end token, :math:`x_0 = x_{n+1} = \mathrm{end}`, and its
+probability is that of one token after the other,
+
+.. math:: \log p(x) = \sum_{t=1}^{n+1} \log p(x_t \mid x_0, \dots, x_{t-1}), \tag{1}
+
+each from a decoder-only transformer (:mod:`corollary.language.decoder`). Training minimises the mean of
+:math:`-\log p(x_t \mid \cdot)` over windows of the texts joined end to end. Perplexity is
+:math:`\exp(-\frac{1}{N} \sum \log p)` (2) over all N tokens, in the base of the natural logarithm; a text
+longer than the context is read in overlapping windows, so that a token sees at least
+``context - stride`` tokens before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.utils._param_validation import Interval
+from torch import Tensor, nn
+
+from corollary.base import Data, Density, Generator, GradientTrained, LanguageModel
+from corollary.engine.run import current
+from corollary.engine.training import Training
+from corollary.errors import kind, value
+from corollary.language import tokens as tokenizers
+from corollary.language.decoder import Decoder, generate
+
+__all__ = ["GPT", "WindowBatches"]
+
+BATCH = 16  # windows scored at a time
+# What transformers calls the activations that we have.
+THEIR_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+class WindowBatches:
+    """Windows of one long sequence; each epoch cuts it at other places.
+
+    Parameters
+    ----------
+    sequence : tensor of int64 of shape (n,)
+        All tokens.
+    length : int
+        Tokens per window, the one to predict last included.
+    starts : tensor, optional
+        Where the windows begin; by default end to end, shifted together from epoch to epoch.
+    """
+
+    def __init__(self, sequence: Tensor, length: int, starts: Tensor | None = None) -> None:
+        self.sequence = sequence
+        self.length = length
+        self.fixed = starts is not None
+        step = length - 1  # the last token of a window is the first of the next
+        self.starts = torch.arange(0, max(1, len(sequence) - 1), step) if starts is None else starts
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self.starts)
+
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+        return -(-len(self) // batch_size)
+
+    def take(self, rows: Tensor) -> WindowBatches:
+        """Return some of the windows, which then stay where they are."""
+        return WindowBatches(self.sequence, self.length, self.starts[rows])
+
+    def epoch(
+        self, order: Tensor | None, batch_size: int, start: int = 0
+    ) -> Iterator[tuple[int, tuple[Tensor]]]:
+        """Yield (size, windows); the order, which depends on (seed, epoch) only, also decides the shift."""
+        starts, last = self.starts, len(self.sequence) - self.length
+        if order is not None:
+            shift = 0 if self.fixed else _mixed(order) % (self.length - 1)
+            starts = self.starts[order] - shift
+        starts = starts.clamp(0, last)
+        inside = torch.arange(self.length)
+        for begin in range(start * batch_size, len(starts), batch_size):
+            chosen = starts[begin : begin + batch_size]
+            windows = (chosen[:, None] + inside).to(self.sequence.device)
+            yield len(chosen), (self.sequence[windows],)
+
+
+def _mixed(order: Tensor) -> int:
+    """Return a number that a permutation decides."""
+    return int(np.random.SeedSequence(order[:8].tolist()).generate_state(1)[0])
+
+
+def next_token_loss(module: nn.Module, windows: Tensor) -> Tensor:
+    """Return the mean cross-entropy of every token of the windows given those before it."""
+    logits = module(windows[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+
+
+class GPT(LanguageModel, Density, Generator, GradientTrained):
+    """Learn to write like the texts given, one token after the other.
+
+    Parameters
+    ----------
+    n_layers : int, default=4
+        Blocks. More can learn more, and take longer.
+    n_heads : int, default=4
+        Attention heads of each block.
+    dimension : int, default=128
+        Width of the network, a multiple of ``n_heads``. Cost grows with its square.
+    context : int, default=128
+        How many tokens it sees at most.
+    dropout : float, default=0.0
+        Share dropped while training; more regularises small collections.
+    tokenizer : str, default="character"
+        "character", "bytepair", or the path of a ``tokenizer.json``.
+    vocabulary_size : int, default=1000
+        How many tokens "bytepair" learns; more make texts shorter and the network larger.
+    training : Training, optional
+        How to descend; a sample is a window of ``context`` tokens.
+    random_state : int or RandomState, optional
+        Seed for initial weights, windows, dropout and sampling.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained network: tokens (b, t) to logits (b, t, n_tokens).
+    tokenizer_ : Tokenizer
+        Turns texts into integers and back.
+    n_tokens_ : int
+        Size of the vocabulary.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss (nats per token) and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises -log p of equation (1) of :mod:`corollary.language.gpt` per token. A token costs O(n_layers (12 d^2 +
+    context d) + n_tokens d) for d = ``dimension``. A window may span several texts, as in the original.
+
+    References
+    ----------
+    .. [1] A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever (2019). Language models are unsupervised
+       multitask learners.
+
+    Examples
+    --------
+    >>> from corollary import GPT, Training
+    >>> texts = ["ab" * 40, "ba" * 40]
+    >>> model = GPT(1, n_heads=2, dimension=32, context=16, training=Training(epochs=40), random_state=0)
+    >>> model.fit(texts).generate("abab", max_new_tokens=4, temperature=0)
+    'abababab'
+    """
+
+    input = "text"
+    _training_defaults = {
+        "epochs": 20,
+        "optimizer": "adamw",
+        "learning_rate": 1e-3,
+        "batch_size": 16,
+        "weight_decay": 0.01,
+        "clip_norm": 1.0,
+    }
+    _parameter_constraints = {
+        **{
+            name: [Interval(Integral, 1, None, closed="left")]
+            for name in ("n_layers", "n_heads", "dimension", "vocabulary_size")
+        },
+        "context": [Interval(Integral, 2, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "tokenizer": [str],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_layers=4,
+        *,
+        n_heads=4,
+        dimension=128,
+        context=128,
+        dropout=0.0,
+        tokenizer="character",
+        vocabulary_size=1000,
+        training=None,
+        random_state=None,
+    ):
+        self.n_layers = n_layers
+        self.n_heads = n_heads
+        self.dimension = dimension
+        self.context = context
+        self.dropout = dropout
+        self.tokenizer = tokenizer
+        self.vocabulary_size = vocabulary_size
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        sizes = {"n_layers": 1, "n_heads": 2, "dimension": 16, "context": 64}
+        return {**sizes, "training": Training(epochs=2)}
+
+    # --- fitting -----------------------------------------------------------------------------------------
+
+    def _learner(self, data: Data) -> Any:
+        self.tokenizer_ = tokenizers.make(self.tokenizer, data.X, self.vocabulary_size)
+        self.n_tokens_ = self.tokenizer_.size
+        self.options_ = {"dropout": self.dropout}
+        self.dtype_ = "float32"
+        end = np.array([self.tokenizer_.end])
+        joined = np.concatenate(
+            [end, *(part for text in data.X for part in (self.tokenizer_.encode(text), end))]
+        )
+        length = min(self.context + 1, len(joined))
+        sequence = torch.from_numpy(joined).to(current().device)
+        return self._descend(next_token_loss, batches=WindowBatches(sequence, length))
+
+    def _module(self) -> Decoder:
+        if self.dimension % self.n_heads:
+            raise value("GPT", f"dimension must be a multiple of n_heads={self.n_heads}", self.dimension)
+        sizes = (self.n_tokens_, self.context, self.dimension, self.n_layers, self.n_heads)
+        return Decoder(*sizes, **self.options_).to(getattr(torch, self.dtype_))
+
+    # --- probabilities -----------------------------------------------------------------------------------
+
+    def _log_prob(self, X: Sequence[str]) -> np.ndarray:
+        return np.array([logs.sum() for logs in self._token_log_probs(X, None)])
+
+    def _token_log_probs(self, X: Sequence[str], stride: int | None) -> list[np.ndarray]:
+        """Return the terms of eq. 1 for each text, in double precision."""
+        stride = max(1, self.context // 2) if stride is None else stride
+        if stride > self.context:
+            raise value("GPT", f"stride must not exceed the context of {self.context} tokens", stride)
+        end = self.tokenizer_.end
+        return [
+            self._score(np.concatenate([[end], self.tokenizer_.encode(text), [end]]), stride) for text in X
+        ]
+
+    @torch.inference_mode()
+    def _score(self, tokens: np.ndarray, stride: int) -> np.ndarray:
+        device = self.module_.tokens.weight.device
+        sequence = torch.from_numpy(tokens).to(device)
+        n = len(tokens) - 1  # tokens to predict
+        out = np.empty(n)
+        first = min(n, self.context)
+        out[:first] = self._window(sequence[None, : first + 1])[0]
+        ends = np.unique(np.minimum(np.arange(self.context + stride, n + stride, stride), n))
+        done = first
+        for begin in range(0, len(ends), BATCH):
+            chosen = ends[begin : begin + BATCH]
+            windows = torch.stack([sequence[e - self.context : e + 1] for e in chosen])
+            for e, logs in zip(chosen, self._window(windows)):
+                out[done:e] = logs[self.context - (e - done) :]
+                done = int(e)
+        return out
+
+    def _window(self, windows: Tensor) -> np.ndarray:
+        """Return log p of every token but the first: (b, t + 1) -> (b, t)."""
+        logits = self.module_(windows[:, :-1]).double()
+        return logits.log_softmax(-1).gather(-1, windows[:, 1:, None])[..., 0].cpu().numpy()
+
+    # --- generation --------------------------------------------------------------------------------------
+
+    def _generate(self, prompts: Sequence[Any], max_new_tokens: int, seed: int, **how: Any) -> list[Any]:
+        rows = [self._prompt(prompt) for prompt in prompts]
+        generator = torch.Generator(self.module_.tokens.weight.device).manual_seed(seed)
+        made = generate(self.module_, rows, max_new_tokens, end=self._end(), generator=generator, **how)
+        return [
+            prompt + self.tokenizer_.decode(new) if isinstance(prompt, str) else [*map(int, prompt), *new]
+            for prompt, new in zip(prompts, made)
+        ]
+
+    def _prompt(self, prompt: Any) -> list[int]:
+        if isinstance(prompt, str):
+            if self.tokenizer_ is None:
+                do = "Pass prompts as lists of integers, or tokenizer= to from_transformers."
+                raise value("GPT", "texts need a tokenizer", "a model without one", do)
+            # The end token opens a text, unless the prompt fills the context without it.
+            encoded = self.tokenizer_.encode(prompt).tolist()
+            tokens = encoded if len(encoded) == self.context else [self.tokenizer_.end, *encoded]
+        else:
+            tokens = [int(token) for token in prompt]
+        if not tokens:
+            raise value("GPT", "a prompt of integers must hold at least one", "none")
+        if len(tokens) > self.context:
+            do = f"Shorten it, for instance to its last {self.context - 1} tokens."
+            raise value(
+                "GPT", f"a prompt must fit into the context of {self.context} tokens", len(tokens), do
+            )
+        if min(tokens) < 0 or max(tokens) >= self.n_tokens_:
+            raise value(
+                "GPT",
+                f"tokens must lie between 0 and {self.n_tokens_ - 1}",
+                f"{min(tokens)} to {max(tokens)}",
+            )
+        return tokens
+
+    def _end(self) -> int | None:
+        return None if self.tokenizer_ is None else self.tokenizer_.end
+
+    def _sample(self, n: int, rng: np.random.Generator) -> list[str]:
+        return self._generate([""] * n, self.context, int(rng.integers(2**31)), temperature=1.0)
+
+    # --- files -------------------------------------------------------------------------------------------
+
+    def _saved_attributes(self) -> dict[str, Any]:
+        kept = super()._saved_attributes()
+        if kept.get("tokenizer_") is not None:
+            kept["tokenizer_"] = self.tokenizer_.dump()
+        return kept
+
+    def _load_attributes(self, fitted: dict[str, Any]) -> None:
+        if fitted.get("tokenizer_") is not None:
+            fitted["tokenizer_"] = tokenizers.restore(fitted["tokenizer_"])
+        super()._load_attributes(fitted)
+
+    @classmethod
+    def from_transformers(cls, source: Any, *, tokenizer: str | None = None) -> GPT:
+        """Return a fitted GPT with the weights of a GPT-2 of the package transformers.
+
+        Parameters
+        ----------
+        source : model, or path
+            A ``GPT2LMHeadModel`` or ``GPT2Model``, or a directory as ``save_pretrained`` writes it, with
+            ``config.json`` and ``model.safetensors``; nothing is downloaded.
+        tokenizer : str, optional
+            Path of the tokenizer; by default that of the directory, if it has one. Without one, only
+            ``module_`` and prompts of integers can be used.
+        """
+        config, weights = _read(source)
+        theirs = config.get("activation_function", "gelu_new")
+        if theirs not in THEIR_ACTIVATIONS:
+            raise value(
+                "GPT", f"activation_function must be one of {sorted(THEIR_ACTIVATIONS)}", repr(theirs)
+            )
+        model = cls(
+            config["n_layer"],
+            n_heads=config["n_head"],
+            dimension=config["n_embd"],
+            context=config.get("n_positions", 1024),
+            dropout=float(config.get("resid_pdrop", 0.1)),
+            tokenizer=tokenizer or "bytepair",
+            vocabulary_size=config["vocab_size"],
+        )
+        model.n_tokens_ = config["vocab_size"]
+        model.options_ = {
+            "inner": config.get("n_inner") or 4 * config["n_embd"],
+            "dropout": model.dropout,
+            "activation": THEIR_ACTIVATIONS[theirs],
+            "epsilon": config.get("layer_norm_epsilon", 1e-5),
+            "tied": config.get("tie_word_embeddings", True),
+            "scales": _scales(config),
+        }
+        model.dtype_ = str(weights["wte.weight"].dtype).removeprefix("torch.")
+        model.module_ = model._module()
+        model.module_.load_state_dict(_renamed(weights, model.options_["tied"]))
+        model.module_.eval()
+        where = tokenizer or (source if isinstance(source, str | Path) else None)
+        found = where is not None and (tokenizer is not None or _has_tokenizer(Path(where)))
+        model.tokenizer_ = tokenizers.BytePairTokenizer.read(where) if found else None
+        model.n_iter_, model.history_ = 0, []
+        return model
+
+
+def _has_tokenizer(path: Path) -> bool:
+    return (path / "tokenizer.json").is_file() or (path / "merges.txt").is_file()
+
+
+def _read(source: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the configuration and the weights, by GPT-2's names without the prefix."""
+    if hasattr(source, "state_dict") and hasattr(source, "config"):
+        config, weights = source.config.to_dict(), source.state_dict()
+    elif isinstance(source, str | Path):
+        config, weights = _read_directory(Path(source))
+    else:
+        raise kind(
+            "GPT", "source must be a transformers model or the path of a directory", type(source).__name__
+        )
+    if config.get("model_type") != "gpt2":
+        raise value("GPT", "the model must be a GPT-2 (model_type 'gpt2')", repr(config.get("model_type")))
+    return config, {name.removeprefix("transformer."): w.detach() for name, w in weights.items()}
+
+
+def _read_directory(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors.torch import load_file
+
+    files = sorted(path.glob("*.safetensors"))
+    if not (path / "config.json").is_file() or not files:
+        got = ", ".join(sorted(p.name for p in path.iterdir())[:6]) if path.is_dir() else "no such directory"
+        do = "Write one with model.save_pretrained(path); pickled weights (.bin) are not read."
+        raise value("GPT", f"{str(path)!r} must hold config.json and model.safetensors", got, do)
+    weights: dict[str, Tensor] = {}
+    for file in files:
+        weights.update(load_file(file))
+    return json.loads((path / "config.json").read_text()), weights
+
+
+def _scales(config: Mapping[str, Any]) -> list[float]:
+    base = (config["n_embd"] // config["n_head"]) ** -0.5 if config.get("scale_attn_weights", True) else 1.0
+    by_layer = config.get("scale_attn_by_inverse_layer_idx", False)
+    return [base / (i + 1 if by_layer else 1) for i in range(config["n_layer"])]
+
+
+OURS = {
+    "ln_1": "norm1",
+    "attn.c_attn": "qkv",
+    "attn.c_proj": "mix",
+    "ln_2": "norm2",
+    "mlp.c_fc": "expand",
+    "mlp.c_proj": "contract",
+}
+
+
+def _renamed(weights: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor]:
+    """Return their weights by our names; their linear maps are stored the other way round."""
+    top = {"wte.weight": "tokens.weight", "wpe.weight": "places.weight", "ln_f.weight": "norm.weight"}
+    top["ln_f.bias"] = "norm.bias"
+    if not tied:
+        top["lm_head.weight"] = "head.weight"
+    out = {ours: weights[theirs] for theirs, ours in top.items()}
+    for name, weight in weights.items():
+        parts = name.split(".", 2)
+        if parts[0] != "h" or name.endswith((".attn.bias", ".attn.masked_bias")):
+            continue
+        layer, _, end = parts[2].rpartition(".")
+        turned = weight.T if layer in OURS and "ln" not in layer and end == "weight" else weight
+        out[f"blocks.{parts[1]}.{OURS[layer]}.{end}"] = turned.contiguous()
+    return out

@@ -1,0 +1,205 @@
+"""Texts as integers and back.
+
+A tokenizer has ``encode`` (string to array), ``decode`` (integers to string), ``size``, ``end`` (the
+token that stands between documents, which opens and closes each) and ``dump``, a string from which
+:func:`restore` makes it again. Characters are the simple default; byte pairs come from the package
+``tokenizers``, trained on the user's texts or read from a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from corollary import errors
+
+__all__ = ["BytePairTokenizer", "CharacterTokenizer", "Tokenizer", "make", "restore"]
+
+END = "<|endoftext|>"
+
+
+class Tokenizer(Protocol):
+    """Anything that turns texts into integers and back."""
+
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of tokens."""
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return the tokens of a text."""
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of tokens; the end token has none."""
+
+    def dump(self) -> str:
+        """Return all of it as JSON."""
+
+
+class CharacterTokenizer:
+    """One token per character, numbered from 1; 0 is the end token.
+
+    Parameters
+    ----------
+    characters : str
+        All characters there are.
+
+    Examples
+    --------
+    >>> tokenizer = CharacterTokenizer.train(["banana"])
+    >>> tokenizer.encode("nab")
+    array([3, 1, 2])
+    >>> tokenizer.decode([2, 1, 3])
+    'ban'
+    """
+
+    end = 0
+
+    def __init__(self, characters: str) -> None:
+        self.codes = np.unique(_codes(characters))
+
+    @classmethod
+    def train(cls, texts: Iterable[str]) -> CharacterTokenizer:
+        """Take every character that the texts have."""
+        return cls("".join(sorted(set().union(*map(set, texts)))))
+
+    @property
+    def size(self) -> int:
+        """The number of characters and the end token."""
+        return len(self.codes) + 1
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return one integer per character."""
+        codes = _codes(text)
+        places = np.searchsorted(self.codes, codes)
+        wrong = np.flatnonzero(self.codes[np.minimum(places, len(self.codes) - 1)] != codes)
+        if wrong.size:
+            known = "".join(map(chr, self.codes[:40])) + ("…" if len(self.codes) > 40 else "")
+            raise errors.value(
+                "CharacterTokenizer",
+                f"texts must be made of the {len(self.codes)} characters it was trained on ({known!r})",
+                f"{chr(codes[wrong[0]])!r} at position {wrong[0]}",
+                'Leave it out, or use tokenizer="bytepair", which knows every character.',
+            )
+        return places + 1
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the characters."""
+        return "".join(chr(self.codes[token - 1]) for token in tokens if token != self.end)
+
+    def dump(self) -> str:
+        """Return the characters as JSON."""
+        return json.dumps({"kind": "character", "characters": "".join(map(chr, self.codes))})
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+
+
+class BytePairTokenizer:
+    """Frequent strings of bytes as tokens; every text has an encoding.
+
+    Parameters
+    ----------
+    inner : tokenizers.Tokenizer
+        What does the work.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        end = inner.token_to_id(END)
+        if end is None:  # a foreign tokenizer: take its own closing token
+            names = [t.content for t in inner.get_added_tokens_decoder().values() if t.special]
+            end = inner.token_to_id(names[-1]) if names else None
+        if end is None:
+            raise errors.value(
+                "BytePairTokenizer", f"the tokenizer must have a special token such as {END}", "none"
+            )
+        self.end = int(end)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int = 1000) -> BytePairTokenizer:
+        """Merge the most frequent neighbours until there are ``size`` tokens, 256 bytes and the end token included."""
+        tokenizers = _package()
+        if size < 257:
+            raise errors.value(
+                "BytePairTokenizer", "a vocabulary must have room for 256 bytes and an end token", size
+            )
+        inner = tokenizers.Tokenizer(tokenizers.models.BPE())
+        inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.decoder = tokenizers.decoders.ByteLevel()
+        alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=size, special_tokens=[END], initial_alphabet=sorted(alphabet), show_progress=False
+        )
+        inner.train_from_iterator(texts, trainer)
+        return cls(inner)
+
+    @classmethod
+    def read(cls, path: str | Path) -> BytePairTokenizer:
+        """Read ``tokenizer.json``, or ``vocab.json`` and ``merges.txt``, given as a file or as their directory."""
+        tokenizers, path = _package(), Path(path)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if file.is_file():
+            try:
+                return cls(tokenizers.Tokenizer.from_file(str(file)))
+            except ValueError:
+                raise
+            except Exception as error:  # the package raises plain exceptions
+                raise errors.value(
+                    "BytePairTokenizer", f"{file.name} must be a tokenizers file", str(error)[:80]
+                ) from error
+        vocabulary, merges = path / "vocab.json", path / "merges.txt"
+        if not (vocabulary.is_file() and merges.is_file()):
+            must = f"{str(path)!r} must be a tokenizer.json, or a directory with one or with vocab.json and merges.txt"
+            raise errors.value("BytePairTokenizer", must, "none of them")
+        inner = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
+        inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.decoder = tokenizers.decoders.ByteLevel()
+        inner.add_special_tokens([END])
+        return cls(inner)
+
+    @property
+    def size(self) -> int:
+        """The number of tokens."""
+        return int(self.inner.get_vocab_size())
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return the tokens of a text."""
+        return np.array(self.inner.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of tokens."""
+        return str(self.inner.decode([int(token) for token in tokens]))
+
+    def dump(self) -> str:
+        """Return the tokenizer as JSON."""
+        return json.dumps({"kind": "bytepair", "tokenizer": self.inner.to_str()})
+
+
+def _package() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise errors.missing("BytePairTokenizer", "tokenizers", "language") from error
+    return tokenizers
+
+
+def make(kind: str, texts: Sequence[str], size: int) -> Tokenizer:
+    """Return the tokenizer of a kind for these texts: "character", "bytepair", or the path of a file."""
+    if kind == "character":
+        return CharacterTokenizer.train(texts)
+    return BytePairTokenizer.train(texts, size) if kind == "bytepair" else BytePairTokenizer.read(kind)
+
+
+def restore(dump: str) -> Tokenizer:
+    """Return the tokenizer that was dumped."""
+    kept = json.loads(dump)
+    if kept["kind"] == "character":
+        return CharacterTokenizer(kept["characters"])
+    return BytePairTokenizer(_package().Tokenizer.from_str(kept["tokenizer"]))
