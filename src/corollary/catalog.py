@@ -67,6 +67,7 @@ exact-recovery   | recovery_curve  | completion.recovery    | table | | function
 exact-recovery   | incoherence     | completion.recovery    | table | | function | How evenly a matrix spreads over its entries
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
+gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
 lda              | LatentDirichletAllocation | mixtures.lda | table | transformer | | Latent Dirichlet allocation: topics by four inferences
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
@@ -83,9 +84,20 @@ birnn            | SequenceTagger  | sequences.tagger       | sequence | tagger 
 deep-rnn         | SequenceForecaster | sequences.forecaster | sequence | forecaster | | Stacked recurrent network, for the next values of series
 gradient-flow    | gradient_flow   | theory.recurrence      | sequence | | function | Vanishing and exploding gradients through time
 lru              | LRU             | nn.lru                 | sequence | | layer | Linear recurrent unit
+text-cnn         | TextCNN         | sequences.textcnn      | text | classifier | | Convolutions over words, for classes of texts
+wavenet          | WaveNet         | sequences.wavenet      | sequence | density generator | | Gated dilated causal convolutions, for waves
 temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
 # language
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
+# vision
+lenet            | ImageClassifier net=lenet | vision.classifier | image | classifier | | LeNet-5, for images
+alexnet          | ImageClassifier net=alexnet | vision.classifier | image | classifier | | AlexNet, for images
+vgg              | ImageClassifier net=vgg | vision.classifier | image | classifier | | VGG: deep stacks of small kernels, for images
+inception        | ImageClassifier net=inception | vision.classifier | image | classifier | | GoogLeNet: several scales at once, for images
+resnet           | ImageClassifier net=resnet | vision.classifier | image | classifier | | Residual network, for images
+densenet         | ImageClassifier net=densenet | vision.classifier | image | classifier | | Densely connected network, for images
+vit              | ImageClassifier net=vit | vision.classifier | image | classifier | | Vision transformer, for images
+unet             | Segmenter net=unet | vision.segmenter | image | segmenter | | U-Net: a class for every pixel
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 # generative
