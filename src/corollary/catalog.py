@@ -63,6 +63,7 @@ baseline         | BiasBaseline    | completion.baseline    | ratings | complete
 als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
 svp              | SingularValueProjection   | completion.svp          | ratings | completer | | Projected gradient on matrices of one rank
 svt              | SingularValueThresholding | completion.thresholding | ratings | completer | | Singular value thresholding and soft-impute
+nmf              | NMF             | completion.nmf         | table | transformer | | Non-negative matrix factorisation
 exact-recovery   | recovery_curve  | completion.recovery    | table | | function | When nuclear-norm minimisation recovers a matrix
 exact-recovery   | incoherence     | completion.recovery    | table | | function | How evenly a matrix spreads over its entries
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
@@ -86,6 +87,8 @@ gradient-flow    | gradient_flow   | theory.recurrence      | sequence | | funct
 lru              | LRU             | nn.lru                 | sequence | | layer | Linear recurrent unit
 text-cnn         | TextCNN         | sequences.textcnn      | text | classifier | | Convolutions over words, for classes of texts
 wavenet          | WaveNet         | sequences.wavenet      | sequence | density generator | | Gated dilated causal convolutions, for waves
+seq2seq          | Seq2Seq         | sequences.seq2seq      | text | translator | | Encoder and decoder with attention, for texts from texts
+memory-network   | MemoryNetwork   | sequences.memory       | text | classifier | | Several hops of attention over a memory of facts
 temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
 # language
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
