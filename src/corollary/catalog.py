@@ -69,6 +69,7 @@ exact-recovery   | incoherence     | completion.recovery    | table | | function
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
+plsa             | PLSA            | mixtures.plsa          | table | transformer | | Probabilistic latent semantic analysis
 lda              | LatentDirichletAllocation | mixtures.lda | table | transformer | | Latent Dirichlet allocation: topics by four inferences
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes

@@ -265,8 +265,8 @@ CHECKS: tuple[Callable[[Any, Any, Any], None], ...] = (
 
 
 def cases(model: Any) -> Iterator[tuple[Callable[[Any, Any, Any], None], Any, Any]]:
-    """Yield each check with data of the model's kind."""
-    X, y = sample_data(model.input)
+    """Yield each check with data of the model's kind, or with its own ``_test_data()``."""
+    X, y = model._test_data() if hasattr(model, "_test_data") else sample_data(model.input)
     for check in CHECKS:
         yield check, X, y
 

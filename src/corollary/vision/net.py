@@ -1,0 +1,114 @@
+"""What the nets for images share: features, then a head; and how they fit small images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from corollary.errors import value
+
+__all__ = ["Conv", "ImageNet", "Pointwise", "Standardise", "is_small", "pair", "room_for"]
+
+SMALL = 64  # sides up to this get a stem that keeps the size, and a narrow default width
+
+
+class ImageNet(nn.Module):
+    """A net for images: ``features`` (n, c, h, w) -> maps or a vector, ``head`` -> logits (n, n_classes)."""
+
+    features: Any
+    head: nn.Module
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the logits."""
+        return self.head(self.features(x))
+
+    @property
+    def module_(self) -> ImageNet:
+        """The net itself, under the name that fitted estimators have for theirs."""
+        return self
+
+
+class Pointwise(nn.Conv2d):
+    """A 1 x 1 convolution without bias; with a stride, of every so-many-th pixel.
+
+    The pixels are picked before the product: the same numbers, and with channels last oneDNN's own strided
+    1 x 1 kernel (torch 2.13) writes past its buffer when the weights of fewer than 8 channels are differentiated.
+    """
+
+    def __init__(self, n_in: int, n_out: int, step: int = 1) -> None:
+        super().__init__(n_in, n_out, 1, bias=False)
+        self.step = step
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mixed channels."""
+        return super().forward(x if self.step == 1 else x[:, :, :: self.step, :: self.step])
+
+
+class Conv(nn.Sequential):
+    """A convolution that keeps the size (for stride 1), batch normalisation unless ``norm`` is False, and ReLU."""
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        kernel: int = 3,
+        stride: int = 1,
+        *,
+        norm: bool = True,
+        activation: nn.Module | None = None,
+    ) -> None:
+        plain = kernel > 1 or stride == 1
+        first = nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2, bias=not norm) if plain else None
+        layers: list[nn.Module] = [first or Pointwise(n_in, n_out, stride)]
+        if norm:
+            layers.append(nn.BatchNorm2d(n_out))
+        layers.append(nn.ReLU(inplace=True) if activation is None else activation)
+        super().__init__(*layers)
+
+
+class Standardise(nn.Module):
+    """Give every channel mean 0 and variance 1, with statistics of the training images."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1, channels, 1, 1))
+        self.register_buffer("scale", torch.ones(1, channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the standardised images, with the channels last in memory, where convolutions are fastest."""
+        return ((x - self.mean) / self.scale).contiguous(memory_format=torch.channels_last)
+
+
+def pair(size: int | Sequence[int]) -> tuple[int, int]:
+    """Return height and width."""
+    h, w = (size, size) if isinstance(size, int) else size
+    return int(h), int(w)
+
+
+def is_small(size: int | Sequence[int]) -> bool:
+    """Whether images of this size get the small stem and width."""
+    return min(pair(size)) <= SMALL
+
+
+def room_for(owner: str, size: int | Sequence[int], least: int) -> tuple[int, int]:
+    """Return height and width, which must be at least ``least``."""
+    h, w = pair(size)
+    if min(h, w) < least:
+        do = f"Resize them to {least} x {least} or more."
+        raise value(owner, f"images must be at least {least} x {least}", f"{h} x {w}", do)
+    return h, w
+
+
+def initialise(module: nn.Module) -> None:
+    """Draw convolutions so that rectified activations keep their variance (He et al., 2015)."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, 0, 0.01)
+            nn.init.zeros_(part.bias)

@@ -1,0 +1,55 @@
+"""The nets by name, and how one is made for images of a given shape."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+from corollary.errors import unknown, value
+from corollary.vision.net import is_small
+
+__all__ = ["NETS", "build"]
+
+# Name -> module, class and what the name fixes. Short names choose the depth from the images' size.
+NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "alexnet": ("alexnet", "AlexNet", {}),
+    "densenet": ("densenet", "DenseNet", {"depth": "by size"}),
+    **{f"densenet{d}": ("densenet", "DenseNet", {"depth": d}) for d in (121, 161, 169, 201)},
+    "googlenet": ("googlenet", "GoogLeNet", {}),
+    "inception": ("googlenet", "GoogLeNet", {}),
+    "lenet": ("lenet", "LeNet5", {}),
+    "lenet5": ("lenet", "LeNet5", {}),
+    "resnet": ("resnet", "ResNet", {"depth": 18}),
+    **{f"resnet{d}": ("resnet", "ResNet", {"depth": d}) for d in (18, 34, 50, 101, 152)},
+    "unet": ("unet", "UNet", {}),
+    "vgg": ("vgg", "VGG", {"depth": 11}),
+    **{f"vgg{d}": ("vgg", "VGG", {"depth": d}) for d in (11, 13, 16, 19)},
+    "vit": ("vit", "ViT", {}),
+    **{f"vit-{s}": ("vit", "ViT", {"preset": s}) for s in ("nano", "tiny", "small", "base", "large")},
+}
+CLASSIFIERS = {name for name in NETS if name != "unet"}
+SEGMENTERS = {"unet"}
+
+
+def build(name: str, shape: tuple[int, int, int], n_classes: int, **options: Any) -> nn.Module:
+    """Return an untrained net for images (c, h, w); options that are None are left to the net.
+
+    >>> build("resnet18", (1, 28, 28), 10).head[-1]
+    Linear(in_features=128, out_features=10, bias=True)
+    """
+    if name not in NETS:
+        raise unknown("build", "net", name, NETS)
+    channels, h, w = shape
+    module, cls, fixed = NETS[name]
+    make = getattr(import_module(f"corollary.vision.{module}"), cls)
+    if fixed.get("depth") == "by size":
+        fixed = {"depth": (6, 6, 6) if is_small((h, w)) else 121}
+    given = {key: option for key, option in options.items() if option is not None}
+    known = set(inspect.signature(make).parameters) - {"channels", "n_classes", "size"}
+    if not known.issuperset(given):
+        strange = sorted(set(given) - known)
+        raise value(f"net={name!r}", f"options must be among {sorted(known)}", strange)
+    return make(channels=channels, n_classes=n_classes, size=(h, w), **{**fixed, **given})

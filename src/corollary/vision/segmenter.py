@@ -1,0 +1,168 @@
+r"""A class for every pixel.
+
+The net puts out logits :math:`f(x)` for each pixel; the loss is the mean cross-entropy over pixels. Masks are
+compared by intersection over union, for each class :math:`k` over all pixels of all images:
+
+.. math:: \mathrm{IoU}_k = \frac{|\{\hat y = k\} \cap \{y = k\}|}{|\{\hat y = k\} \cup \{y = k\}|}. \tag{1}
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary.base import Data, as_tensor
+from corollary.data.arrays import as_array
+from corollary.engine.training import Training
+from corollary.errors import kind, value
+from corollary.vision.classifier import BaseImageEstimator
+from corollary.vision.nets import SEGMENTERS
+
+__all__ = ["Segmenter", "intersection_over_union"]
+
+
+def intersection_over_union(y_true: Any, y_pred: Any, classes: Any) -> np.ndarray:
+    """Return the intersection over union of each class, eq. 1; NaN for a class in neither.
+
+    >>> intersection_over_union([[0, 1], [1, 1]], [[0, 0], [1, 1]], [0, 1]).round(3)
+    array([0.5  , 0.667])
+    """
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    both = np.array([np.sum((y_true == k) & (y_pred == k)) for k in classes], dtype=float)
+    either = np.array([np.sum((y_true == k) | (y_pred == k)) for k in classes], dtype=float)
+    return np.divide(both, either, out=np.full(len(both), np.nan), where=either > 0)
+
+
+def objective(module: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the mean cross-entropy over pixels, and the share of pixels that are right."""
+    logits = module(x)
+    right = (logits.detach().argmax(1) == y).to(torch.float64).mean()
+    return F.cross_entropy(logits, y), {"accuracy": right}
+
+
+class Segmenter(BaseImageEstimator):
+    """Find the class of every pixel with a U-Net.
+
+    Parameters
+    ----------
+    net : {"unet"}, default="unet"
+        The net.
+    width : int, optional
+        Channels of the first level. Wider fit more, and cost with the square. By default 64, and 16 for images
+        up to 64 pixels.
+    options : dict, optional
+        Further arguments of the net's class, such as ``{"depth": 3}``.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights and order of samples.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels found in the masks.
+    module_ : torch.nn.Module
+        Standardisation and net; takes pixels in [0, 1], returns logits (n, n_classes, h, w).
+    image_shape_ : (int, int, int)
+        Channels, height and width.
+    channel_mean_, channel_scale_ : ndarray of shape (channels,)
+        What the images are standardised with.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss, share of right pixels and seconds of every epoch.
+
+    Notes
+    -----
+    ``score`` is the mean of (1) over classes. An epoch costs O(n h w * number of weights).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from corollary import Segmenter, Training
+    >>> X = load_digits().images[:200] / 16
+    >>> model = Segmenter(width=4, training=Training(epochs=5), random_state=0).fit(X, X > 0.5)
+    >>> bool(model.score(X, X > 0.5) > 0.5)
+    True
+    """
+
+    role = "segmenter"
+    _parameter_constraints = {
+        "net": [StrOptions(SEGMENTERS)],
+        "width": [None, Interval(Integral, 1, None, closed="left")],
+        "options": [None, dict],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, net="unet", *, width=None, options=None, training=None, random_state=None):
+        self.net = net
+        self.width = width
+        self.options = options
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"width": 4, "training": Training(epochs=3)}
+
+    @classmethod
+    def _test_data(cls) -> tuple[np.ndarray, np.ndarray]:
+        X = np.random.default_rng(0).uniform(size=(12, 8, 8)).astype(np.float32)
+        return X, (X > 0.5).astype(int)
+
+    def fit(self, X, y):
+        """Train on images X (n, h, w) or (n, c, h, w) with masks y (n, h, w) of labels."""
+        return self._fit(X, y)
+
+    def _check_y(self, X: np.ndarray, y: Any) -> np.ndarray:
+        masks = self._masks(X, y)
+        self.classes_, codes = np.unique(masks, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise value("Segmenter", "masks must have at least two classes", f"only {self.classes_[0]!r}")
+        return codes.reshape(masks.shape)
+
+    def _masks(self, X: np.ndarray, y: Any) -> np.ndarray:
+        if y is None:
+            raise value("Segmenter", "requires y to be passed: one mask per image", "None")
+        masks = as_array(y)
+        masks = masks[:, 0] if masks.ndim == 4 and masks.shape[1] == 1 else masks
+        if masks.dtype.kind == "f" and not np.array_equal(masks, np.round(masks)):
+            do = "Pass whole numbers, for instance y > 0.5."
+            raise kind("Segmenter", "masks must hold labels", f"fractions ({masks.dtype})", do)
+        want = (len(X), *X.shape[2:])
+        if masks.shape != want:
+            do = "Every image needs a mask of its own height and width."
+            raise value("Segmenter", f"masks must have shape {want}", f"shape {masks.shape}", do)
+        return masks
+
+    def _learner(self, data: Data) -> Any:
+        return self._descend(objective, self._images(data), as_tensor(data.y))
+
+    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self._logits(X, lambda x: self.module_(x).softmax(1).contiguous())
+
+    def predict_proba(self, X):
+        """Return the probability of each class for every pixel: (n, n_classes, h, w)."""
+        return _like(X, self._predict_proba(self._query(X)))
+
+    def predict(self, X):
+        """Return the most probable label of every pixel: (n, h, w)."""
+        best = self._logits(self._query(X), lambda x: self.module_(x).argmax(1))
+        return _like(X, self.classes_[best])
+
+    def score(self, X, y):
+        """Return the mean intersection over union of the classes, eq. 1."""
+        images = self._query(X)
+        masks = self._masks(images, y)
+        return float(np.nanmean(intersection_over_union(masks, as_array(self.predict(X)), self.classes_)))
+
+
+def _like(X: Any, result: np.ndarray) -> Any:
+    """Return torch for torch."""
+    return torch.as_tensor(result, device=X.device) if isinstance(X, Tensor) else result

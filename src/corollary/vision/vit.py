@@ -1,0 +1,267 @@
+r"""The vision transformer: an image as a sequence of patches.
+
+Patches of :math:`p \times p` pixels are mapped linearly to tokens of width :math:`d`, a class token is put in
+front, learned positions :math:`P` are added, and blocks of attention and a two-layer perceptron follow:
+
+.. math::
+    z_0 &= [\,c;\; E x_1;\; \dots;\; E x_N\,] + P, \qquad N = hw / p^2, \tag{1} \\
+    z' &= z + \mathrm{Attention}(\mathrm{LN}(z)), \qquad z \leftarrow z' + \mathrm{MLP}(\mathrm{LN}(z')). \tag{2}
+
+The class is read off the first token of :math:`\mathrm{LN}(z_L)`. Attention over :math:`H` heads is
+:math:`\mathrm{softmax}(q k^\top \sqrt{H / d})\, v` (3).
+
+======= ===== ====== ===== ====== =====================
+name    width layers heads mlp    parameters at 224 / 16
+======= ===== ====== ===== ====== =====================
+tiny    192   12     3     768                 5,717,416
+small   384   12     6     1536               22,050,664
+base    768   12     12    3072               86,567,656
+large   1024  24     16    4096              304,326,632
+======= ===== ====== ===== ====== =====================
+"""
+
+from __future__ import annotations
+
+import re
+from math import gcd
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary.errors import unknown, value
+from corollary.vision import checkpoints
+from corollary.vision.net import ImageNet, is_small, pair
+
+__all__ = ["ViT"]
+
+# Width, layers, heads; the perceptron is four times as wide.
+SIZES = {
+    "nano": (64, 6, 4),
+    "tiny": (192, 12, 3),
+    "small": (384, 12, 6),
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+}
+GRID = 7  # patches along the shorter side that a default patch size gives at least
+
+
+class Attention(nn.Module):
+    """Self-attention over tokens, eq. 3: (n, t, d) -> (n, t, d)."""
+
+    def __init__(self, width: int, heads: int, bias: bool = True) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what each token gathers."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each added to its input, eq. 2."""
+
+    def __init__(
+        self, width: int, heads: int, hidden: int, dropout: float, eps: float, bias: bool, phi: nn.Module
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, eps=eps)
+        self.attention = Attention(width, heads, bias)
+        self.norm2 = nn.LayerNorm(width, eps=eps)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), phi, nn.Linear(hidden, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the tokens of the next layer."""
+        z = z + self.dropout(self.attention(self.norm1(z)))
+        return z + self.dropout(self.mlp(self.norm2(z)))
+
+
+class ViT(ImageNet):
+    """A vision transformer.
+
+    Parameters
+    ----------
+    preset : {"nano", "tiny", "small", "base", "large"}, optional
+        Width, depth and heads; by default "base", and "nano" for images up to 64 pixels.
+    channels : int, default=3
+        Channels of the images.
+    n_classes : int, default=1000
+        Width of the output; 0 for none, so that the output is the class token.
+    size : int or (int, int), default=224
+        Sides of the images.
+    patch_size : int or (int, int), optional
+        Sides of a patch; they must divide the image's. Smaller see finer, and cost with the fourth power.
+        16 by default, and for small images the largest that leaves 7 patches along the shorter side.
+    width, depth, heads, hidden : int, optional
+        Instead of the preset's: width of the tokens, layers, heads, width of the perceptrons.
+    dropout : float, default=0.0
+        Share of the tokens' entries dropped while training.
+    eps, qkv_bias, activation
+        Details of normalisation, attention and perceptron.
+
+    References
+    ----------
+    .. [1] A. Dosovitskiy et al. (2021). An image is worth 16x16 words. ICLR, eqs. (1)-(4), table 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = ViT(channels=1, n_classes=10, size=28)
+    >>> net(torch.zeros(2, 1, 28, 28)).shape, net.patch_size
+    (torch.Size([2, 10]), (4, 4))
+    """
+
+    def __init__(
+        self,
+        preset: str | None = None,
+        *,
+        channels: int = 3,
+        n_classes: int = 1000,
+        size: int | tuple[int, int] = 224,
+        patch_size: int | tuple[int, int] | None = None,
+        width: int | None = None,
+        depth: int | None = None,
+        heads: int | None = None,
+        hidden: int | None = None,
+        dropout: float = 0.0,
+        eps: float = 1e-6,
+        qkv_bias: bool = True,
+        activation: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        preset = preset or ("nano" if is_small(size) else "base")
+        if preset not in SIZES:
+            raise unknown("ViT", "preset", preset, SIZES)
+        d, layers, h = (given or usual for given, usual in zip((width, depth, heads), SIZES[preset]))
+        if d % h:
+            raise value("ViT", f"width must be a multiple of heads={h}", d, f"Use width={-(-d // h) * h}.")
+        self.size = pair(size)
+        self.patch_size = _patches(self.size, patch_size)
+        n_patches = (self.size[0] // self.patch_size[0]) * (self.size[1] // self.patch_size[1])
+        self.patches = nn.Conv2d(channels, d, self.patch_size, self.patch_size)
+        self.class_token = nn.Parameter(torch.empty(1, 1, d))
+        self.positions = nn.Parameter(torch.empty(1, n_patches + 1, d))
+        self.dropout = nn.Dropout(dropout)
+        phi = activation or nn.GELU()
+        blocks = [Block(d, h, hidden or 4 * d, dropout, eps, qkv_bias, phi) for _ in range(layers)]
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.LayerNorm(d, eps=eps)
+        self.head = nn.Linear(d, n_classes) if n_classes else nn.Identity()
+        self._draw()
+
+    def _draw(self) -> None:
+        for part in (self.class_token, self.positions):
+            nn.init.trunc_normal_(part, std=0.02)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the normalised tokens of the last layer, the class token first: (n, 1 + N, d)."""
+        if tuple(x.shape[2:]) != self.size:
+            got = f"{x.shape[2]} x {x.shape[3]}"
+            raise value("ViT", f"images must be {self.size[0]} x {self.size[1]}", got, "Resize or crop them.")
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], 1) + self.positions  # eq. 1
+        return self.norm(self.blocks(self.dropout(tokens)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits, from the class token."""
+        return self.head(self.features(x)[:, 0])
+
+    @classmethod
+    def from_transformers(cls, source: Any) -> ViT:
+        """Return the net with the weights of transformers' ``ViTModel`` or ``ViTForImageClassification``.
+
+        Parameters
+        ----------
+        source : model or path
+            A model object, or a directory with ``config.json`` and ``model.safetensors``.
+
+        Returns
+        -------
+        ViT
+            In evaluation mode; ``net(x)`` are the logits (the class token for a bare model) and
+            ``net.features(x)`` the last hidden state. A pooler is left out.
+        """
+        config, weights = checkpoints.read(source, "vit", "ViT.from_transformers")
+        weights = _fused({_rename(key): tensor for key, tensor in weights.items()})
+        net = cls(
+            channels=config["num_channels"],
+            n_classes=len(weights["head.bias"]) if "head.bias" in weights else 0,
+            size=config["image_size"],
+            patch_size=config["patch_size"],
+            width=config["hidden_size"],
+            depth=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            hidden=config["intermediate_size"],
+            dropout=config["hidden_dropout_prob"],
+            eps=config["layer_norm_eps"],
+            qkv_bias=config["qkv_bias"],
+            activation=checkpoints.activation(config["hidden_act"]),
+        )
+        return checkpoints.fill(net, weights, "ViT.from_transformers")
+
+
+def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
+    """Return the sides of a patch, chosen or checked."""
+    common = gcd(*size)
+    if patch_size is None:
+        most = 16 if not is_small(size) else max(1, min(size) // GRID)
+        best = max(p for p in range(1, most + 1) if common % p == 0)
+        return best, best
+    patch = pair(patch_size)
+    if any(n % p or p > n for n, p in zip(size, patch)):
+        p = max(patch)
+        divisors = [q for q in range(1, common + 1) if common % q == 0]
+        near = min(divisors, key=lambda q: abs(q - p))
+        padded = " x ".join(str(-(-n // q) * q) for n, q in zip(size, patch))
+        must = f"patch_size must divide the image's sides ({size[0]} x {size[1]})"
+        do = f"Use patch_size={near}, or pad the images to {padded}."
+        raise value("ViT", must, f"{patch[0]} x {patch[1]}", do)
+    return patch
+
+
+# The names that transformers 5 gives the parameters, and those of the files of its earlier versions.
+RULES = [
+    (r"^vit\.", ""),
+    (r"^embeddings\.cls_token", "class_token"),
+    (r"^embeddings\.position_embeddings", "positions"),
+    (r"^embeddings\.patch_embeddings\.projection\.", "patches."),
+    (r"^embeddings\.mask_token", "unused.mask_token"),
+    (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.attention\.(?:attention\.query|q_proj)\.", ".attention.q."),
+    (r"\.attention\.(?:attention\.key|k_proj)\.", ".attention.k."),
+    (r"\.attention\.(?:attention\.value|v_proj)\.", ".attention.v."),
+    (r"\.attention\.(?:output\.dense|o_proj)\.", ".attention.out."),
+    (r"\.(?:intermediate\.dense|mlp\.fc1)\.", ".mlp.0."),
+    (r"^(blocks\.\d+)\.(?:output\.dense|mlp\.fc2)\.", r"\1.mlp.2."),
+    (r"^layernorm\.", "norm."),
+    (r"^classifier\.", "head."),
+    (r"^(pooler|decoder)\.", r"unused.\1."),
+]
+
+
+def _rename(key: str) -> str:
+    for pattern, ours in RULES:
+        key = re.sub(pattern, ours, key)
+    return key
+
+
+def _fused(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Join queries, keys and values into one matrix."""
+    fused = {key: tensor for key, tensor in weights.items() if not re.search(r"\.attention\.[qkv]\.", key)}
+    for key in weights:
+        if ".attention.q." in key:
+            parts = [weights[key.replace(".attention.q.", f".attention.{part}.")] for part in "qkv"]
+            fused[key.replace(".attention.q.", ".attention.qkv.")] = torch.cat(parts)
+    return fused
