@@ -1,0 +1,117 @@
+"""Updates of one factor of a non-negative factorisation, row by row; the rows do not depend on each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+__all__ = ["descend_known", "descend_rows", "divergence_known", "multiply_rows"]
+
+FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "parallel": True}
+TINY = np.finfo(np.float32).eps  # what stands for a zero in a denominator, as in scikit-learn
+
+
+@njit(**FLAT)
+def descend_rows(A, G, C, order, violation):  # pragma: no cover - compiled
+    """One sweep of eq. 2 over the coordinates of every row, given G = BᵀB and C = X B.
+
+    ``violation`` gets each row's sum of projected gradients.
+    """
+    for i in prange(len(A)):
+        a, c = A[i], C[i]
+        total = 0.0
+        for k in order:
+            g = G[k]
+            slope = -c[k]
+            for j in range(len(a)):
+                slope += g[j] * a[j]
+            total += abs(min(slope, 0) if a[k] == 0 else slope)
+            if g[k] != 0:
+                a[k] = max(a[k] - slope / g[k], 0)
+        violation[i] = total
+
+
+@njit(**FLAT)
+def descend_known(indptr, indices, data, A, B, l1, l2, order, violation):  # pragma: no cover - compiled
+    """Like ``descend_rows``, over the known entries alone: each row has its own G and C, never formed."""
+    longest = 0
+    for i in range(len(A)):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    for i in prange(len(A)):
+        first, m = indptr[i], indptr[i + 1] - indptr[i]
+        a = A[i]
+        rest = np.empty(m, A.dtype)
+        for e in range(m):
+            b = B[indices[first + e]]
+            s = data[first + e]
+            for k in range(len(a)):
+                s -= a[k] * b[k]
+            rest[e] = s
+        total = 0.0
+        for k in order:
+            slope, curve = l1 + l2 * a[k], l2
+            for e in range(m):
+                b = B[indices[first + e], k]
+                slope -= rest[e] * b
+                curve += b * b
+            total += abs(min(slope, 0) if a[k] == 0 else slope)
+            if curve != 0:
+                fresh = max(a[k] - slope / curve, 0)
+                change = fresh - a[k]
+                a[k] = fresh
+                if change != 0:
+                    for e in range(m):
+                        rest[e] -= change * B[indices[first + e], k]
+        violation[i] = total
+
+
+@njit(**FLAT)
+def multiply_rows(indptr, indices, data, A, B, sums, l1, l2, squared):  # pragma: no cover - compiled
+    """The multiplicative step, eq. 3, touching stored entries only.
+
+    ``sums`` are the column sums of B, or empty if only stored entries are known; ``squared`` takes the
+    Frobenius loss (known entries only) instead of the Kullback-Leibler divergence.
+    """
+    K = A.shape[1]
+    one = A.dtype.type(1)
+    for i in prange(len(A)):
+        a = A[i]
+        up, down = np.zeros(K, A.dtype), np.zeros(K, A.dtype)
+        for e in range(indptr[i], indptr[i + 1]):
+            b = B[indices[e]]
+            s = a[0] * b[0]
+            for k in range(1, K):
+                s += a[k] * b[k]
+            if squared:
+                x, weight = data[e], s
+            else:
+                x, weight = data[e] / (s if s != 0 else A.dtype.type(TINY)), one
+            for k in range(K):
+                up[k] += x * b[k]
+            if len(sums) == 0:
+                for k in range(K):
+                    down[k] += weight * b[k]
+        for k in range(K):
+            below = (sums[k] if len(sums) else down[k]) + l1 + l2 * a[k]
+            a[k] *= up[k] / (below if below != 0 else A.dtype.type(TINY))
+
+
+@njit(**FLAT)
+def divergence_known(indptr, indices, data, A, B, squared, loss):  # pragma: no cover - compiled
+    """Write each row's divergence over its stored entries."""
+    for i in prange(len(A)):
+        a = A[i]
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            b = B[indices[e]]
+            s = 0.0
+            for k in range(len(a)):
+                s += a[k] * b[k]
+            x = np.float64(data[e])
+            if squared:
+                total += 0.5 * (x - s) * (x - s)
+            else:
+                total += s - x
+                if x > 0:
+                    total += x * np.log(x / max(s, TINY))
+        loss[i] = total
