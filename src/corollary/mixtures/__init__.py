@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "GaussianMixture": "gaussian",
     "LatentDirichletAllocation": "lda",
+    "PLSA": "plsa",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

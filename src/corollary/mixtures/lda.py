@@ -48,6 +48,7 @@ from corollary.mixtures.lda_learners import (
     Prior,
     Settings,
     Variational,
+    as_documents,
     expected_topics,
     infer,
     threads,
@@ -478,9 +479,3 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, Transformer, Es
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float32", "float64"]
         return tags
-
-
-def as_documents(X: Any) -> sparse.csr_matrix:
-    """Return counts as CSR with the words of each document in order; X itself is left alone."""
-    X = sparse.csr_matrix(X)
-    return X if X.has_sorted_indices else X.sorted_indices()

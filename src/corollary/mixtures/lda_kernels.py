@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["bound", "e_step", "exp_psi", "fold_in_rows", "log_predictions", "word_sums"]
+__all__ = ["bound", "e_step", "em_rows", "exp_psi", "fold_in_rows", "log_predictions", "word_sums"]
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}  # infinity keeps its meaning
 OPTIONS = {"fastmath": FAST, "error_model": "numpy", "cache": True}
@@ -246,4 +246,30 @@ def log_predictions(indptr, indices, theta, T):  # pragma: no cover - compiled
             for k in range(t.size):
                 z += t[k] * b[k]
             out[e] = math.log(max(z, TINY))
+    return out
+
+
+@njit(**OPTIONS)
+def _em_document(words, counts, T, theta, out, share):  # pragma: no cover - compiled
+    n, K = counts.size, theta.size
+    B, acc = np.empty((n, K), T.dtype), np.empty(K, T.dtype)
+    for e in range(n):
+        b, row = B[e], T[words[e]]
+        for k in range(K):
+            b[k] = row[k]
+    _responses(B, counts, theta, np.finfo(T.dtype).tiny, share, acc)
+    total = 0.0
+    for k in range(K):
+        total += theta[k] * acc[k]
+    for k in range(K):
+        out[k] = theta[k] * acc[k] / total if total > 0 else theta[k]
+
+
+@njit(parallel=True, **OPTIONS)
+def em_rows(indptr, indices, counts, T, theta, share):  # pragma: no cover - compiled
+    """Return the mixtures (D, K) after one step of EM, and write c / (theta . t) into share (nnz,)."""
+    out = np.empty_like(theta)
+    for d in prange(indptr.size - 1):
+        i, j = indptr[d], indptr[d + 1]
+        _em_document(indices[i:j], counts[i:j], T, theta[d], out[d], share[i:j])
     return out

@@ -25,12 +25,31 @@ from corollary.mixtures.lda_collapsed import (
 from corollary.mixtures.lda_kernels import e_step, exp_psi, word_sums
 from corollary.mixtures.topics import Halves, completion_perplexity, learn_prior
 
-__all__ = ["CVB0", "Gibbs", "Prior", "Settings", "Variational", "expected_topics", "infer", "threads"]
+__all__ = [
+    "CVB0",
+    "Gibbs",
+    "Prior",
+    "Settings",
+    "Variational",
+    "as_documents",
+    "by_word",
+    "expected_topics",
+    "gather",
+    "infer",
+    "start_topics",
+    "threads",
+]
 
 BLOCKS = 8  # of documents that run at once; constant, so that results do not depend on the machine
 PRIOR_EVERY = 5  # sweeps between two updates of the prior
 HELD_OUT_RANGE = (1e-3, 1.0)
 GOLDEN = (5**0.5 - 1) / 2
+
+
+def as_documents(X: Any) -> sparse.csr_matrix:
+    """Return counts as CSR with the words of each document in order; X itself is left alone."""
+    X = sparse.csr_matrix(X)
+    return X if X.has_sorted_indices else X.sorted_indices()
 
 
 class Settings(NamedTuple):
@@ -231,7 +250,7 @@ class _Part:
         self.n = X.shape[0]
         self.rows = current().shard(self.n)
         self.X = X[self.rows]
-        self.start, self.order = _by_word(self.X)
+        self.start, self.order = by_word(self.X)
         self.document = np.repeat(np.arange(self.X.shape[0]), np.diff(self.X.indptr))
 
     def word_sums(self, found: Inference) -> np.ndarray:
@@ -240,7 +259,7 @@ class _Part:
         return out
 
 
-def _by_word(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+def by_word(X: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
     """Return where each word's entries begin, and the order that sorts the entries by word."""
     entries = sparse.csr_matrix((np.arange(X.nnz), X.indices, X.indptr), X.shape).tocsc()
     return entries.indptr, entries.data
@@ -293,7 +312,7 @@ class _Collapsed(_TopicLearner):
         return {"perplexity": perplexity}
 
 
-def _gather(array: np.ndarray, mine: slice, run: Any) -> np.ndarray:
+def gather(array: np.ndarray, mine: slice, run: Any) -> np.ndarray:
     """Return the array with every process's own rows."""
     if run.world == 1:
         return array
@@ -331,7 +350,7 @@ class CVB0(_Collapsed):
         self.split = _word_ranges(X, BLOCKS)
         self.gamma, self.nd = np.empty((X.nnz, K), np.float32), np.zeros((D, K), np.float32)
         soft_topics(X.indptr, X.indices, self.counts, start_topics(X, K, rng), self.gamma, self.nd)
-        start, order = _by_word(X)
+        start, order = by_word(X)
         self.nw = np.empty((V, K), np.float32)
         word_sums(start, order, np.arange(X.nnz), self.counts, self.gamma, self.nw)
 
@@ -347,7 +366,7 @@ class CVB0(_Collapsed):
             if before is not None:
                 self.nw = before + run.sum(self.nw - before)
             entries = slice(self.X.indptr[self.rows.start], self.X.indptr[self.rows.stop])
-            self.gamma, self.nd = _gather(self.gamma, entries, run), _gather(self.nd, self.rows, run)
+            self.gamma, self.nd = gather(self.gamma, entries, run), gather(self.nd, self.rows, run)
             return self._metrics(float(found.sum()), run)
 
     def document_counts(self) -> np.ndarray:
@@ -415,7 +434,7 @@ class Gibbs(_Collapsed):
             add_changes(self.nw, self.copies)
             if before is not None:
                 self.nw = before + run.sum(self.nw - before)
-            self.topic = _gather(
+            self.topic = gather(
                 self.topic, slice(self.start[self.rows.start], self.start[self.rows.stop]), run
             )
             if 2 * self.n_iter > self.max_iter:
