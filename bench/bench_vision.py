@@ -1,0 +1,63 @@
+"""Nets for images against transformers': whole training steps with copied weights."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bench.harness import THREADS, Pair, claim
+
+BATCH, SIDE, CLASSES = 16, 112, 10
+STEPS = 1
+
+
+def _trainer(module: torch.nn.Module, x: Tensor, y: Tensor, logits: Any, fused: bool) -> Any:
+    """Return a call that trains from a fixed state for some steps and returns the losses."""
+    start = copy.deepcopy(module.state_dict())
+
+    def train() -> list[float]:
+        module.load_state_dict(start)
+        optimizer = torch.optim.SGD(module.parameters(), 1e-3, momentum=0.9, fused=fused)
+        losses = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(logits(module(x)), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        return losses
+
+    return train
+
+
+def _equal(ours: list[float], peer: list[float]) -> dict[str, float]:
+    gap = max(abs(a - b) for a, b in zip(ours, peer))
+    if gap > 1e-3:
+        raise AssertionError(f"losses of the same steps differ: {ours} and {peer}")
+    return {"loss": ours[-1], "difference": gap}
+
+
+@claim("resnet18-step", peer="transformers", floor=1.3)
+def resnet18_step() -> Pair:
+    """ResNet-18 training step, 16 images of 112 x 112."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    from corollary.vision import ResNet
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    settings = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2]}
+    peer = ResNetForImageClassification(ResNetConfig(num_labels=CLASSES, **settings))
+    ours = ResNet.from_transformers(peer).to(memory_format=torch.channels_last)
+    x, y = torch.rand(BATCH, 3, SIDE, SIDE), torch.randint(0, CLASSES, (BATCH,))
+    inside = x.contiguous(memory_format=torch.channels_last)
+    return Pair(
+        _trainer(ours.train(), inside, y, lambda out: out, fused=True),
+        _trainer(peer.train(), x, y, lambda out: out.logits, fused=False),
+        _equal,
+        repeats=7,
+    )

@@ -1,0 +1,190 @@
+"""Weights that fit: ResNet and ViT against transformers' own, with random weights of several configurations."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from corollary.vision import ResNet, ViT
+
+transformers = pytest.importorskip("transformers")
+
+RESNETS = [
+    {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [2, 1],
+        "layer_type": "basic",
+        "num_channels": 1,
+    },
+    {"embedding_size": 16, "hidden_sizes": [32, 64, 128], "depths": [1, 2, 1], "layer_type": "bottleneck"},
+    {
+        "embedding_size": 8,
+        "hidden_sizes": [16, 32],
+        "depths": [2, 2],
+        "layer_type": "bottleneck",
+        "downsample_in_bottleneck": True,
+        "downsample_in_first_stage": True,
+    },
+    {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "layer_type": "basic",
+        "hidden_act": "gelu",
+    },
+]
+VITS = [
+    {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "image_size": 16,
+    },
+    {
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 96,
+        "image_size": [12, 20],
+        "num_channels": 1,
+        "qkv_bias": False,
+        "layer_norm_eps": 1e-5,
+    },
+    {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 32,
+        "image_size": 8,
+        "hidden_act": "relu",
+    },
+]
+
+
+def theirs(kind, settings, seed=0):
+    """A transformers model with random weights, and random statistics where it has some."""
+    torch.manual_seed(seed)
+    if kind == "resnet":
+        model = transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=5, **settings))
+    else:
+        config = transformers.ViTConfig(num_labels=5, patch_size=4, **settings)
+        model = transformers.ViTForImageClassification(config)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                draw = torch.randn_like(tensor)
+                tensor.copy_(draw.abs() + 0.5 if "running_var" in name else 0.2 * draw + (tensor.ndim == 1))
+    return model.eval()
+
+
+CASES = [("resnet", s) for s in RESNETS] + [("vit", s) for s in VITS]
+
+
+def images(kind, settings):
+    size = settings.get("image_size", 32)
+    h, w = (size, size) if isinstance(size, int) else size
+    return torch.rand(3, settings.get("num_channels", 3), h, w, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES)
+def test_outputs_and_gradients_agree(kind, settings):
+    peer, x = theirs(kind, settings), images(kind, settings)
+    ours = (ResNet if kind == "resnet" else ViT).from_transformers(peer)
+    base = peer.resnet if kind == "resnet" else peer.vit
+    assert not ours.training
+    y = torch.tensor([0, 3, 4])
+    a, b = ours(x), peer(x).logits
+    scale = float(b.detach().abs().max())
+    assert float((a - b).detach().abs().max()) < 1e-5 * max(1.0, scale)  # float32, other order of sums
+    torch.testing.assert_close(
+        ours.features(x), base(x).last_hidden_state, rtol=1e-5, atol=1e-5 * max(1.0, scale)
+    )
+
+    x1, x2 = x.clone().requires_grad_(), x.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(ours(x1), y).backward()
+    torch.nn.functional.cross_entropy(peer(x2).logits, y).backward()
+    assert float((x1.grad - x2.grad).abs().max()) <= 1e-5 * max(1.0, float(x2.grad.abs().max()))
+    mine = sorted(float(p.grad.norm()) for n, p in ours.named_parameters() if "qkv" not in n)
+    other = sorted(
+        float(p.grad.norm()) for n, p in peer.named_parameters() if not any(f".{q}_proj" in n for q in "qkv")
+    )
+    assert mine == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "settings"), [CASES[1], CASES[4]])
+def test_directories(kind, settings, tmp_path):
+    peer, x = theirs(kind, settings), images(kind, settings)
+    peer.save_pretrained(tmp_path)
+    cls = ResNet if kind == "resnet" else ViT
+    torch.testing.assert_close(
+        cls.from_transformers(tmp_path)(x), cls.from_transformers(peer)(x), rtol=0, atol=0
+    )
+    torch.testing.assert_close(cls.from_transformers(str(tmp_path))(x), peer(x).logits, rtol=1e-5, atol=1e-4)
+
+
+OLD = [
+    ("vit.layers.", "vit.encoder.layer."),
+    (".attention.q_proj.", ".attention.attention.query."),
+    (".attention.k_proj.", ".attention.attention.key."),
+    (".attention.v_proj.", ".attention.attention.value."),
+    (".attention.o_proj.", ".attention.output.dense."),
+    (".mlp.fc1.", ".intermediate.dense."),
+    (".mlp.fc2.", ".output.dense."),
+]
+
+
+def test_files_of_earlier_versions(tmp_path):
+    """Files on disk mostly have the names of transformers 4, here in several shards."""
+    peer, x = theirs(*CASES[4]), images(*CASES[4])
+    weights = {}
+    for name, tensor in peer.state_dict().items():
+        for new, old in OLD:
+            name = name.replace(new, old)
+        weights[name] = tensor.clone()
+    assert any("encoder.layer.0.attention.attention.query" in name for name in weights)
+    names = sorted(weights)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, part in shards.items():
+        save_file({name: weights[name] for name in part}, tmp_path / file)
+    index = {"weight_map": {name: file for file, part in shards.items() for name in part}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "config.json").write_text(json.dumps(peer.config.to_dict()))
+    torch.testing.assert_close(
+        ViT.from_transformers(tmp_path)(x), ViT.from_transformers(peer)(x), rtol=0, atol=0
+    )
+
+
+def test_bare_models():
+    """Without a head the output is what the head would see."""
+    x = images(*CASES[0])
+    peer = theirs(*CASES[0]).resnet
+    pooled = ResNet.from_transformers(peer)(x)
+    torch.testing.assert_close(pooled, peer(x).pooler_output.flatten(1), rtol=1e-5, atol=1e-5)
+    x = images(*CASES[4])
+    torch.manual_seed(0)
+    peer = transformers.ViTModel(transformers.ViTConfig(patch_size=4, **VITS[0])).eval()
+    torch.testing.assert_close(
+        ViT.from_transformers(peer)(x), peer(x).last_hidden_state[:, 0], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_errors(tmp_path):
+    with pytest.raises(TypeError, match="a transformers model or a directory; got int"):
+        ViT.from_transformers(3)
+    with pytest.raises(ValueError, match="must hold config.json; got no such directory"):
+        ViT.from_transformers(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="must be of type 'vit'; got 'resnet'"):
+        ViT.from_transformers(theirs(*CASES[0]))
+    peer = theirs(*CASES[0])
+    peer.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights.pop("classifier.1.weight")
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="those of the configuration; got .*head.2.weight.* missing"):
+        ResNet.from_transformers(tmp_path)
+    peer.config.hidden_act = "mish"
+    with pytest.raises(ValueError, match="no activation named 'mish'"):
+        ResNet.from_transformers(peer)
