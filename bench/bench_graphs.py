@@ -95,3 +95,56 @@ def gcn_epoch_csr() -> Pair:
     from corollary import nn
 
     return _pair(_gcn(nn), _gcn(_pyg()), csr=True)
+
+
+def _cheb(kind: Any) -> _Two:
+    torch.manual_seed(0)
+    return _Two(kind.ChebConv(WIDTH, HIDDEN, 3), kind.ChebConv(HIDDEN, CLASSES, 3))
+
+
+def _gin(kind: Any) -> _Two:
+    torch.manual_seed(0)
+
+    def network(n_in: int, n_out: int) -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Linear(n_in, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_out)
+        )
+
+    return _Two(kind.GINConv(network(WIDTH, HIDDEN)), kind.GINConv(network(HIDDEN, CLASSES)))
+
+
+def _gat(kind: Any) -> _Two:
+    torch.manual_seed(0)
+    return _Two(kind.GATConv(WIDTH, 8, heads=8), kind.GATConv(64, CLASSES))
+
+
+@claim("cheb-epoch", peer="torch_geometric", floor=3.0)
+def cheb_epoch() -> Pair:
+    """ChebNet epoch with K=3, 50,000 nodes, 500,000 edges."""
+    from corollary import nn
+
+    return _pair(_cheb(nn), _cheb(_pyg()))
+
+
+@claim("gin-epoch", peer="torch_geometric", floor=3.0)
+def gin_epoch() -> Pair:
+    """GIN epoch, 50,000 nodes, 500,000 edges."""
+    from corollary import nn
+
+    return _pair(_gin(nn), _gin(_pyg()))
+
+
+@claim("gin-epoch-csr", peer="torch_geometric", floor=1.0)
+def gin_epoch_csr() -> Pair:
+    """GIN epoch, the peer given its CSR form."""
+    from corollary import nn
+
+    return _pair(_gin(nn), _gin(_pyg()), csr=True)
+
+
+@claim("gat-epoch", peer="torch_geometric", floor=1.6)
+def gat_epoch() -> Pair:
+    """GAT epoch with 8 heads of 8, 50,000 nodes, 500,000 edges."""
+    from corollary import nn
+
+    return _pair(_gat(nn), _gat(_pyg()))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from corollary import nn
-from corollary.nn import sparse
+from corollary.nn import gat, sparse
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
 
@@ -64,6 +64,124 @@ def test_gcn_equals_torch_geometric(options, widths, weighted):
         edges,
         weight if weighted else None,
     )
+
+
+CHEB = [{}, {"normalization": "rw"}, {"normalization": None}, {"bias": False}, {"flow": "target_to_source"}]
+
+
+@pytest.mark.parametrize("options", CHEB, ids=str)
+@pytest.mark.parametrize("widths", [(5, 3, 1), (5, 3, 2), (5, 3, 4), (5, 9, 2), (5, 9, 4)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cheb_equals_torch_geometric(options, widths, weighted):
+    torch.manual_seed(0)
+    x, edges, weight = graph()
+    agree(
+        nn.ChebConv(*widths, **options),
+        pyg.ChebConv(*widths, **options),
+        x,
+        edges,
+        weight if weighted else None,
+    )
+
+
+@pytest.mark.parametrize("largest", [1.7, torch.tensor(1.7), torch.tensor([1.5, 1.9])], ids=str)
+def test_cheb_takes_the_largest_eigenvalue(largest):
+    x, edges, _ = graph()
+    batch = (torch.arange(12) > 6).long()
+    ours, theirs = nn.ChebConv(5, 3, 3), pyg.ChebConv(5, 3, 3)
+    ours.load_state_dict(theirs.state_dict())
+    got, expected = (layer(x, edges, batch=batch, lambda_max=largest) for layer in (ours, theirs))
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"eps": 0.3}, {"eps": 0.3, "train_eps": True}], ids=str)
+@pytest.mark.parametrize("network", ["narrow", "wide", "linear"])
+def test_gin_equals_torch_geometric(options, network):
+    def make():
+        torch.manual_seed(0)
+        width = 3 if network == "narrow" else 9
+        layers = [
+            torch.nn.Linear(5, width),
+            torch.nn.BatchNorm1d(width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(width, 4),
+        ]
+        return layers[0] if network == "linear" else torch.nn.Sequential(*layers)
+
+    x, edges, _ = graph()
+    agree(nn.GINConv(make(), **options), pyg.GINConv(make(), **options), x, edges)
+
+
+def test_gin_sums_what_a_mean_cannot_tell_apart():
+    two, three = torch.tensor([[1, 2], [0, 0]]), torch.tensor([[1, 2, 3], [0, 0, 0]])
+    layer = nn.GINConv(torch.nn.Linear(1, 1))
+    assert not torch.allclose(layer(torch.ones(4, 1), two)[0], layer(torch.ones(4, 1), three)[0])
+
+
+GAT = [
+    {}, {"heads": 3}, {"heads": 2, "concat": False}, {"heads": 2, "add_self_loops": False}, {"negative_slope": 0.4},
+    {"bias": False, "residual": True}, {"heads": 8, "flow": "target_to_source"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", GAT, ids=str)
+@pytest.mark.parametrize("width", [3, 8])
+def test_gat_equals_torch_geometric(options, width):
+    torch.manual_seed(0)
+    x, edges, _ = graph()
+    agree(nn.GATConv(5, width, **options), pyg.GATConv(5, width, **options), x, edges)
+
+
+@pytest.mark.parametrize("fill", ["mean", "add", "min", "max", 0.5])
+@pytest.mark.parametrize("loops", [True, False])
+def test_gat_with_edge_features_equals_torch_geometric(fill, loops):
+    torch.manual_seed(0)
+    x, edges, _ = graph()
+    options = {"heads": 2, "edge_dim": 4, "fill_value": fill, "add_self_loops": loops}
+    agree(nn.GATConv(5, 3, **options), pyg.GATConv(5, 3, **options), x, edges, torch.randn(edges.shape[1], 4))
+
+
+def test_gat_returns_its_weights_which_sum_to_one():
+    torch.manual_seed(0)
+    x, edges, _ = graph()
+    ours, theirs = nn.GATConv(5, 3, heads=2), pyg.GATConv(5, 3, heads=2)
+    ours.load_state_dict(theirs.state_dict())
+    (_, (ends, alpha)), (_, (their_ends, their_alpha)) = (
+        f(x, edges, return_attention_weights=True) for f in (ours, theirs)
+    )
+    assert torch.equal(ends, their_ends)
+    torch.testing.assert_close(alpha, their_alpha, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(torch.zeros(12, 2).index_add(0, ends[1], alpha), torch.ones(12, 2))
+
+
+def test_gat_gradients_with_dropout_and_its_torch_form():
+    x, edges, _ = graph(dtype=torch.float64)
+    matrix = sparse.sparse(edges, 12)
+    h = torch.randn(12, 2, 3, dtype=torch.float64, requires_grad=True)
+    a, b = (torch.randn(12, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    extra = torch.randn(edges.shape[1], 2, dtype=torch.float64, requires_grad=True)
+    keep = (torch.rand(edges.shape[1], 2, dtype=torch.float64) > 0.4) / 0.6
+    call = lambda h, a, b, extra: gat.attend(matrix, h, a, b, extra, keep, 0.2)[0]
+    assert torch.autograd.gradcheck(call, (h, a, b, extra))
+    plain = gat._plain(matrix, h, a, b, extra, keep, 0.2)
+    for one, other in zip(gat.attend(matrix, h, a, b, extra, keep, 0.2), plain):
+        torch.testing.assert_close(one, other)
+
+
+def test_gat_drops_attention_only_while_training():
+    torch.manual_seed(0)
+    x, edges, _ = graph()
+    layer = nn.GATConv(5, 3, dropout=0.5)
+    assert not torch.equal(layer(x, edges), layer(x, edges))
+    layer.eval()
+    assert torch.equal(layer(x, edges), layer(x, edges))
+
+
+def test_gat_survives_scores_of_any_size():
+    x, edges, _ = graph()
+    layer = nn.GATConv(5, 3)
+    layer.att_src.data.mul_(1e4)
+    assert torch.isfinite(layer(x, edges)).all()
 
 
 def test_gcn_equals_the_dense_formula():
@@ -187,13 +305,53 @@ def test_bad_options_are_named(options, words):
         nn.GCNConv(5, 3, **options)
 
 
-def test_permuting_the_nodes_permutes_the_output():
-    x, edges, weight = graph()
+LAYERS = {
+    "gcn": lambda: nn.GCNConv(5, 3),
+    "cheb": lambda: nn.ChebConv(5, 3, 3),
+    "gin": lambda: nn.GINConv(torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.ReLU())),
+    "gat": lambda: nn.GATConv(5, 3, heads=2),
+}
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: nn.ChebConv(5, 3, 0), "K must be at least 1; got 0"),
+    (lambda: nn.ChebConv(5, 3, 2, "left"), "normalization must be None, 'sym' or 'rw'; got 'left'"),
+    (lambda: nn.GATConv(5, 3, fill_value="median"), "fill_value must be a number or one of"),
+    (lambda: nn.GATConv(5, 3)(torch.ones(2, 3, 5), torch.zeros(2, 1, dtype=torch.long)), "x must be one tensor"),
+])  # fmt: skip
+def test_bad_settings_are_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_permuting_the_nodes_permutes_the_output(name):
+    x, edges, _ = graph()
     order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
     place = torch.empty_like(order)
     place[order] = torch.arange(12)
-    layer = nn.GCNConv(5, 3)
-    torch.testing.assert_close(layer(x[order], place[edges], weight), layer(x, edges, weight)[order])
+    layer = LAYERS[name]()
+    torch.testing.assert_close(layer(x[order], place[edges]), layer(x, edges)[order], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("n", [1, 4])
+def test_graphs_without_edges_and_of_one_node(name, n):
+    layer = LAYERS[name]()
+    out = layer(torch.randn(n, 5), torch.empty(2, 0, dtype=torch.long))
+    assert out.shape[0] == n and torch.isfinite(out).all()
+    out.sum().backward()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_other_precisions_and_forms(name):
+    x, edges, _ = graph()
+    layer = LAYERS[name]().eval()
+    expected = layer(x, edges)
+    program = torch.export.export(layer, (x, edges))
+    torch.testing.assert_close(program.module()(x, edges), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(layer.double()(x.double(), edges).float(), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(layer.bfloat16()(x.bfloat16(), edges).float(), expected, atol=0.1, rtol=0.1)
 
 
 def test_many_layers_smooth_towards_the_square_root_of_the_degrees():

@@ -10,9 +10,12 @@ from typing import Any
 
 _WHERE = {
     "AbsU": "activations",
+    "ChebConv": "cheb",
     "Dense": "shortcuts",
+    "GATConv": "gat",
     "CausalConv1d": "temporal",
     "GCNConv": "gcn",
+    "GINConv": "gin",
     "Heaviside": "activations",
     "LRU": "lru",
     "Maxout": "activations",

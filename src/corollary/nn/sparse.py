@@ -96,14 +96,17 @@ class Sparse:
         return found
 
 
-def sparse(edge_index: Tensor, n: int, weight: Tensor | None = None) -> Sparse:
+def sparse(
+    edge_index: Tensor, n: int, weight: Tensor | None = None, flow: str = "source_to_target"
+) -> Sparse:
     """Return the n x n matrix of the edges; the sorted form of the same tensor is made only once."""
 
     def make() -> Sparse:
+        source, target = edge_index if flow == "source_to_target" else edge_index.flip(0)
         # Copies: a view would keep edge_index alive, and the memory of it with it.
-        return Sparse(edge_index[0].clone(), edge_index[1].clone(), (n, n), weight)
+        return Sparse(source.clone(), target.clone(), (n, n), weight)
 
-    return remember(edge_index, weight, ("plain", n), make)
+    return remember(edge_index, weight, ("plain", n, flow), make)
 
 
 def aggregate(matrix: Sparse, x: Tensor) -> Tensor:

@@ -1,0 +1,346 @@
+r"""Graph attention.
+
+With :math:`h_i = W x_i`, split into heads, an edge :math:`j \to i` has the score and the weight
+
+.. math::
+    s_{ij} = \mathrm{LeakyReLU}(a_s \cdot h_j + a_t \cdot h_i + a_e \cdot U e_{ij}), \qquad
+    \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \to i} \exp s_{ik}}, \qquad
+    x_i' = \sum_{j \to i} \alpha_{ij} h_j + b, \tag{1}
+
+each head with its own vectors; heads are joined or averaged. Its gradient by a score is
+:math:`\alpha_{ij} (d_{ij} - \sum_k \alpha_{ik} d_{ik})` with :math:`d_{ij} = g_i \cdot h_j` (2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from corollary.errors import value
+from corollary.nn.gcn import check_flow, linear
+from corollary.nn.sparse import COMPILED, Sparse, check_edges, remember
+
+__all__ = ["GATConv", "attend"]
+
+
+def attend(
+    matrix: Sparse,
+    x: Tensor,
+    at_source: Tensor,
+    at_target: Tensor,
+    extra: Tensor | None,
+    keep: Tensor | None,
+    slope: float,
+) -> tuple[Tensor, Tensor]:
+    """Return the weighted sums and the weights of eq. 1.
+
+    Parameters
+    ----------
+    matrix : Sparse
+        The edges.
+    x : tensor of shape (n, heads, d)
+        Transformed features of the sources.
+    at_source, at_target : tensor of shape (n, heads)
+        What each node adds to a score as source and as target.
+    extra : tensor of shape (E, heads), optional
+        What each edge adds.
+    keep : tensor of shape (E, heads), optional
+        Factors on the weights, from dropout.
+    slope : float
+        Of the leaky rectifier.
+
+    Returns
+    -------
+    (tensor of shape (n, heads, d), tensor of shape (E, heads))
+    """
+    fused = x.device.type == "cpu" and x.dtype in COMPILED and not torch.compiler.is_compiling()
+    if fused and not torch.onnx.is_in_onnx_export():
+        return _Attend.apply(x, at_source, at_target, extra, keep, matrix, slope)
+    return _plain(matrix, x, at_source, at_target, extra, keep, slope)
+
+
+def _plain(
+    matrix: Sparse, x: Tensor, at_source: Tensor, at_target: Tensor, extra: Any, keep: Any, slope: float
+) -> Any:
+    """Do the same in torch operations, on any device."""
+    source, target = matrix.source, matrix.target
+    scores = at_source[source] + at_target[target]
+    scores = F.leaky_relu(scores if extra is None else scores + extra, slope)
+    where = target[:, None].expand_as(scores)
+    top = torch.zeros_like(at_target).scatter_reduce(0, where, scores.detach(), "amax", include_self=False)
+    weights = (scores - top[target]).exp()
+    total = torch.zeros_like(at_target).index_add(0, target, weights)
+    alpha = weights / total[target]
+    used = alpha if keep is None else alpha * keep
+    out = x.new_zeros(matrix.shape[0], *x.shape[1:]).index_add(0, target, used[..., None] * x[source])
+    return out, alpha
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(x, at_source, at_target, extra, keep, matrix, slope):  # type: ignore[no-untyped-def]
+        from corollary.nn import gat_kernels
+
+        rows = matrix.compressed(False)
+        empty = x.new_empty(0, x.shape[1])
+        parts = (empty if extra is None else extra[rows.edge], empty if keep is None else keep[rows.edge])
+        alpha = x.new_empty(len(rows.index), x.shape[1])
+        out = x.new_empty(matrix.shape[0], x.shape[1] * x.shape[2])
+        arrays = [_array(t) for t in (x.flatten(1), at_source, at_target, *parts)]
+        number = arrays[0].dtype.type(slope)
+        gat_kernels.forward(rows.bounds, rows.start, rows.index, *arrays, number, alpha.numpy(), out.numpy())
+        by_edge = torch.empty_like(alpha)
+        by_edge[rows.edge] = alpha
+        return out.view(matrix.shape[0], *x.shape[1:]), by_edge
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        x, at_source, at_target, extra, keep, ctx.matrix, ctx.slope = inputs
+        ctx.save_for_backward(x, at_source, at_target, extra, keep, output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g, _):  # type: ignore[no-untyped-def]
+        from corollary.nn import gat_kernels
+
+        x, at_source, at_target, extra, keep, alpha = ctx.saved_tensors
+        rows, columns, place = ctx.matrix.compressed(False), ctx.matrix.compressed(True), _places(ctx.matrix)
+        empty = x.new_empty(0, x.shape[1])
+        parts = (empty if extra is None else extra[rows.edge], empty if keep is None else keep[rows.edge])
+        flat = x.flatten(1)
+        alpha = alpha[rows.edge]
+        ds, dx = torch.empty_like(alpha), torch.empty_like(flat)
+        d_source, d_target = torch.empty_like(at_source), torch.empty_like(at_target)
+        arrays = [_array(t) for t in (flat, at_source, at_target, *parts)]
+        number = arrays[0].dtype.type(ctx.slope)
+        made = [t.numpy() for t in (ds, d_target, dx, d_source)]
+        gat_kernels.backward(
+            rows, columns, place, *arrays, number, alpha.numpy(), _array(g.flatten(1)), *made
+        )
+        d_extra = None
+        if extra is not None:
+            d_extra = torch.empty_like(ds)
+            d_extra[rows.edge] = ds
+        return dx.view_as(x), d_source, d_target, d_extra, None, None, None
+
+
+def _places(matrix: Sparse) -> np.ndarray:
+    """Return, for the edges in the order of their sources, their places in the order of their targets."""
+    if "places" not in matrix._kept:
+        rows, columns = matrix.compressed(False), matrix.compressed(True)
+        at = torch.empty_like(rows.edge)
+        at[rows.edge] = torch.arange(len(rows.edge))
+        matrix._kept["places"] = at[columns.edge].numpy().astype(rows.index.dtype)
+    return matrix._kept["places"]
+
+
+def _array(t: Tensor) -> np.ndarray:
+    return t.detach().contiguous().numpy()
+
+
+class GATConv(nn.Module):
+    """Mix each node's features with its neighbours', each by an attention weight.
+
+    Arguments, state dict and results are those of ``torch_geometric.nn.GATConv`` (for one kind of nodes).
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Widths, the latter per head; ``in_channels=-1`` takes it from the first input.
+    heads : int, default=1
+        How many attentions side by side.
+    concat : bool, default=True
+        Whether heads are joined rather than averaged.
+    negative_slope : float, default=0.2
+        Of the leaky rectifier.
+    dropout : float, default=0.0
+        Share of attention weights dropped while training.
+    add_self_loops : bool, default=True
+        Whether every node attends to itself too.
+    edge_dim : int, optional
+        Width of edge features, where there are any.
+    fill_value : float or {"mean", "add", "min", "max"}, default="mean"
+        Edge features of the self-loops: a number, or a statistic of the edges that enter the node.
+    bias : bool, default=True
+        Whether a bias is added.
+    residual : bool, default=False
+        Whether the input is added after a linear map.
+    aggr : {"add", "sum"}, default="add"
+        How messages are put together.
+    flow : {"source_to_target", "target_to_source"}, default="source_to_target"
+        Which way messages go along edges.
+
+    Notes
+    -----
+    A call costs O(n d_in d_out + E d_out).
+
+    References
+    ----------
+    .. [1] P. Veličković, G. Cucurull, A. Casanova, A. Romero, P. Liò, Y. Bengio (2018). Graph attention networks. ICLR.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from corollary.nn import GATConv
+    >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> GATConv(4, 2, heads=3)(torch.ones(3, 4), edges).shape
+    torch.Size([3, 6])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | str = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        *,
+        aggr: str = "add",
+        flow: str = "source_to_target",
+    ) -> None:
+        super().__init__()
+        check_flow("GATConv", flow, aggr)
+        if not isinstance(fill_value, int | float) and fill_value not in REDUCTIONS:
+            raise value(
+                "GATConv", f"fill_value must be a number or one of {sorted(REDUCTIONS)}", repr(fill_value)
+            )
+        self.in_channels, self.out_channels, self.heads, self.concat = (
+            in_channels,
+            out_channels,
+            heads,
+            concat,
+        )
+        self.negative_slope, self.dropout, self.flow = negative_slope, dropout, flow
+        self.add_self_loops, self.edge_dim, self.fill_value = add_self_loops, edge_dim, fill_value
+        self.lin = linear(in_channels, heads * out_channels)
+        self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.lin_edge = None if edge_dim is None else linear(edge_dim, heads * out_channels)
+        self.att_edge = None if edge_dim is None else nn.Parameter(torch.empty(1, heads, out_channels))
+        width = heads * out_channels if concat else out_channels
+        self.res = linear(in_channels, width) if residual else None
+        self.bias = nn.Parameter(torch.empty(width)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        for layer in (self.lin, self.lin_edge, self.res):
+            if layer is not None:
+                layer.reset_parameters()
+        for vector in (self.att_src, self.att_dst, self.att_edge):
+            if vector is not None:
+                nn.init.xavier_uniform_(vector)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        size: Any = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """Return eq. 1 for every node.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, in_channels)
+            Node features.
+        edge_index : tensor of int64 of shape (2, E)
+            Sources and targets.
+        edge_attr : tensor of shape (E, edge_dim), optional
+            Edge features; used if ``edge_dim`` was given.
+        size : None
+            For torch_geometric's signature only.
+        return_attention_weights : bool, optional
+            Whether (edges, weights) are returned too, self-loops included.
+
+        Returns
+        -------
+        tensor of shape (n, heads * out_channels), or (n, out_channels) if heads are averaged
+        """
+        if not isinstance(x, Tensor) or x.ndim != 2:
+            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise value("GATConv", "x must be one tensor of shape (n, in_channels)", got)
+        n = x.shape[0]
+        check_edges(edge_index, n, "GATConv")
+        matrix, kept = self._edges(edge_index, n)
+        h = self.lin(x).view(n, self.heads, self.out_channels)
+        extra = self._edge_scores(edge_attr, kept, matrix, n)
+        keep = None
+        if self.training and self.dropout > 0:
+            keep = F.dropout(h.new_ones(len(matrix.source), self.heads), self.dropout)
+        scores = ((h * self.att_src).sum(-1), (h * self.att_dst).sum(-1))
+        out, alpha = attend(matrix, h, *scores, extra, keep, self.negative_slope)
+        out = out.flatten(1) if self.concat else out.mean(1)
+        out = out if self.res is None else out + self.res(x)
+        out = out if self.bias is None else out + self.bias
+        if not return_attention_weights:
+            return out
+        ends = (
+            (matrix.source, matrix.target)
+            if self.flow == "source_to_target"
+            else (matrix.target, matrix.source)
+        )
+        return out, (torch.stack(ends), alpha if keep is None else alpha * keep)
+
+    def _edges(self, edge_index: Tensor, n: int) -> tuple[Sparse, Tensor | None]:
+        """Return the matrix with one self-loop per node, and which of the given edges are in it (None: all)."""
+
+        def make() -> tuple[Sparse, Tensor | None]:
+            edges = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+            kept = None
+            if self.add_self_loops:
+                loops = torch.arange(n, device=edges.device).expand(2, n)
+                if not torch.compiler.is_compiling():  # there, no shape may depend on the data
+                    kept = edges[0] != edges[1]
+                    edges = edges[:, kept]
+                edges = torch.cat([edges, loops], 1)
+            return Sparse(edges[0].clone(), edges[1].clone(), (n, n)), kept
+
+        return remember(edge_index, None, ("gat", n, self.add_self_loops, self.flow), make)
+
+    def _edge_scores(
+        self, edge_attr: Tensor | None, kept: Tensor | None, matrix: Sparse, n: int
+    ) -> Tensor | None:
+        if edge_attr is None or self.lin_edge is None:
+            if not (self.add_self_loops and torch.compiler.is_compiling()):
+                return None
+            given = (matrix.source == matrix.target) & (
+                torch.arange(len(matrix.source)) < len(matrix.source) - n
+            )
+            return torch.where(given, -torch.inf, 0.0)[:, None]  # loops that were given count no more
+        edge_attr = edge_attr[:, None] if edge_attr.ndim == 1 else edge_attr
+        if kept is not None:
+            edge_attr = edge_attr[kept]
+            edge_attr = torch.cat([edge_attr, self._fill(edge_attr, matrix.target[: len(edge_attr)], n)])
+        edges = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
+        return (edges * self.att_edge).sum(-1)
+
+    def _fill(self, edge_attr: Tensor, target: Tensor, n: int) -> Tensor:
+        """Return the features of the self-loops."""
+        fill = edge_attr.new_zeros(n, edge_attr.shape[1])
+        if isinstance(self.fill_value, int | float):
+            return fill + self.fill_value
+        where = target[:, None].expand_as(edge_attr)
+        return fill.scatter_reduce(0, where, edge_attr, REDUCTIONS[self.fill_value], include_self=False)
+
+    def extra_repr(self) -> str:
+        """Return the widths and the heads."""
+        return f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
+
+
+REDUCTIONS = {"add": "sum", "max": "amax", "mean": "mean", "min": "amin"}
