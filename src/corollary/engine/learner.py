@@ -111,7 +111,8 @@ def freeze(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: freeze(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(freeze(part) for part in value)
+        parts = [freeze(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if hasattr(value, "get_state") and hasattr(value, "initial_seed"):  # torch.Generator
         return value.get_state()
     if hasattr(value, "clone"):  # torch.Tensor
