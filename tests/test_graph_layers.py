@@ -11,6 +11,8 @@ import torch
 
 from corollary import nn
 from corollary.nn import gat, sparse
+from corollary.nn.cheb import laplacian
+from corollary.nn.spectral import fourier_basis
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
 
@@ -310,6 +312,8 @@ LAYERS = {
     "cheb": lambda: nn.ChebConv(5, 3, 3),
     "gin": lambda: nn.GINConv(torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.ReLU())),
     "gat": lambda: nn.GATConv(5, 3, heads=2),
+    "mpnn": lambda: nn.MPNNConv(5, 3),
+    "spectral": lambda: nn.SpectralConv(5, 3),
 }
 
 
@@ -348,6 +352,9 @@ def test_other_precisions_and_forms(name):
     x, edges, _ = graph()
     layer = LAYERS[name]().eval()
     expected = layer(x, edges)
+    if name == "spectral":  # an eigendecomposition in half precision, or in an exported graph, there is not
+        torch.testing.assert_close(layer.double()(x.double(), edges).float(), expected, atol=1e-5, rtol=1e-5)
+        return
     program = torch.export.export(layer, (x, edges))
     torch.testing.assert_close(program.module()(x, edges), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(layer.double()(x.double(), edges).float(), expected, atol=1e-5, rtol=1e-5)
@@ -375,3 +382,84 @@ def test_the_csr_form_of_torch_geometric_gives_the_same():
         warnings.simplefilter("ignore")
         csr = to_torch_csr_tensor(edges.flip(0), weight[: edges.shape[1]], size=(12, 12))
     torch.testing.assert_close(ours(x, edges, weight[: edges.shape[1]]), theirs(x, csr), atol=1e-5, rtol=1e-5)
+
+
+# --- messages and spectra --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggr", ["add", "mean", "max", "min"])
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_message_passing_equals_torch_geometric(aggr, flow):
+    def layer(base):
+        class Edgewise(base):
+            def forward(self, x, edge_index, weight):
+                return self.propagate(edge_index, x=x, weight=weight, extra=2 * x)
+
+            def message(self, x_i, x_j, extra_j, weight):
+                return weight[:, None] * (x_i * x_j - extra_j)
+
+            def update(self, inputs, x):
+                return inputs + x
+
+        return Edgewise(aggr=aggr, flow=flow)
+
+    data = graph()
+    expected = layer(pyg.MessagePassing)(*data)
+    torch.testing.assert_close(layer(nn.MessagePassing)(*data), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_convolution_is_message_passing_with_messages_of_one_end():
+    x, edges, weight = graph()
+
+    class Sum(nn.MessagePassing):
+        def message(self, x_j, weight):
+            return weight[:, None] * x_j
+
+    torch.testing.assert_close(
+        Sum().propagate(edges, x=x, weight=weight), sparse.aggregate(sparse.sparse(edges, 12, weight), x)
+    )
+    assert torch.equal(
+        nn.MessagePassing().propagate(edges, x=x, size=(12, 12)), nn.MessagePassing().propagate(edges, x=x)
+    )
+
+
+def test_two_kinds_of_nodes_may_send_messages():
+    senders, receivers = torch.randn(4, 2), torch.randn(3, 2)
+    edges = torch.tensor([[0, 3, 1], [2, 2, 0]])
+    out = nn.MessagePassing().propagate(edges, x=(senders, receivers))
+    torch.testing.assert_close(out, torch.stack([senders[1], torch.zeros(2), senders[0] + senders[3]]))
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: nn.MessagePassing("median"), "aggr must be one of .*; got 'median'"),
+    (lambda: nn.MessagePassing(flow="up"), "flow must be"),
+    (lambda: nn.MessagePassing().propagate(torch.zeros(2, 1, dtype=torch.long), h=torch.ones(3, 1)), "must be told size="),
+    (lambda: nn.MessagePassing().propagate(torch.zeros(2, 1, dtype=torch.long), (1, 1), h=1), "message needs x_j"),
+    (lambda: nn.SpectralConv(2, 3, knots=0), "knots must be at least 1; got 0"),
+])  # fmt: skip
+def test_bad_messages_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_a_spectral_filter_is_a_function_of_the_laplacian():
+    # With a filter linear in the frequency, theta(lambda) = lambda, the layer is the Laplacian itself.
+    x, edges, _ = graph(dtype=torch.float64)
+    edges = torch.cat([edges, edges.flip(0)], 1)
+    layer = nn.SpectralConv(5, 5, knots=3, bias=False).double()
+    layer.weight.data = (
+        torch.eye(5, dtype=torch.float64) * torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)[:, None, None]
+    )
+    ends, entries, diagonal = laplacian(edges, None, 12, "sym", torch.float64)
+    L = torch.diag(diagonal * (torch.bincount(edges[0][edges[0] != edges[1]], minlength=12) > 0))
+    L = L.index_put((ends[1], ends[0]), entries, accumulate=True)
+    torch.testing.assert_close(layer(x, edges), L @ x, atol=1e-9, rtol=1e-9)
+
+
+def test_few_frequencies_are_the_lowest_of_all():
+    g = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, 300, (2, 2000), generator=g)
+    some, vectors = fourier_basis(edges, None, 300, 6)
+    every, _ = fourier_basis(edges, None, 300, None)
+    torch.testing.assert_close(some, every[:6], atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(vectors.T @ vectors, torch.eye(6, dtype=torch.float64), atol=1e-8, rtol=0)

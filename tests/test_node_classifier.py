@@ -12,6 +12,7 @@ import torch
 import corollary
 from corollary import NodeClassifier, Run, Training
 from corollary.data import Graph
+from corollary.graphs.network import LAYERS
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
 
@@ -44,6 +45,32 @@ def test_it_learns_from_some_labels_those_of_the_others():
     assert model.predict_proba(blocks()).shape == (60, 2)
     assert model.n_validation_ == 10
     assert {"loss", "validation_loss", "validation_accuracy"} <= set(model.history_[0])
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_every_layer_learns_and_comes_back_from_its_file(layer, tmp_path):
+    model = NodeClassifier(**{**SMALL, "layer": layer, "dropout": 0.2}).fit(blocks())
+    assert model.score(blocks()) > 0.75
+    again = corollary.load(model.save(tmp_path / "nodes.safetensors"))
+    np.testing.assert_allclose(again.predict_proba(blocks()), model.predict_proba(blocks()), atol=1e-6)
+    for p in model.module_.parameters():
+        p.grad = None
+    module = model.module_.train()
+    g = blocks()
+    torch.nn.functional.cross_entropy(
+        module(torch.tensor(g.x), torch.tensor(g.edge_index)), torch.tensor(g.y)
+    ).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_every_layer_takes_edge_weights(layer):
+    g = blocks()
+    weight = np.random.default_rng(0).random(g.num_edges).astype(np.float32)
+    weighted = Graph(g.x, g.edge_index, g.y, weight)
+    model = NodeClassifier(**{**SMALL, "layer": layer, "training": Training(epochs=5)}).fit(weighted)
+    changed = Graph(g.x, g.edge_index, g.y, weight[::-1].copy())
+    assert not np.allclose(model.predict_proba(weighted), model.predict_proba(changed))
 
 
 def test_labels_outside_the_training_mask_are_never_seen():

@@ -8,7 +8,7 @@ the last layer without :math:`\phi`. A layer changes with the nodes' order as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,13 +19,66 @@ from corollary.nn.activations import activation as activation_of
 __all__ = ["LAYERS", "GraphNetwork"]
 
 
-def _gcn(n_in: int, n_out: int, last: bool, options: dict[str, Any]) -> nn.Module:
+def _gcn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
     from corollary.nn.gcn import GCNConv
 
     return GCNConv(n_in, n_out)
 
 
-LAYERS: dict[str, Callable[..., nn.Module]] = {"gcn": _gcn}
+def _cheb(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
+    from corollary.nn.cheb import ChebConv
+
+    return ChebConv(n_in, n_out, options.get("order", 3))
+
+
+class _GAT(nn.Module):
+    """Attention heads that together have the width asked for; edge weights are edge features of width 1."""
+
+    def __init__(self, n_in: int, n_out: int, heads: int, dropout: float, weighted: bool) -> None:
+        super().__init__()
+        from corollary.nn.gat import GATConv
+
+        joined = n_out % heads == 0
+        width = n_out // heads if joined else n_out
+        edge_dim = 1 if weighted else None
+        self.conv = GATConv(n_in, width, heads, concat=joined, dropout=dropout, edge_dim=edge_dim)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.conv(x, edge_index, edge_weight)
+
+
+def _gat(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
+    heads = 1 if last else options.get("heads", 8)
+    return _GAT(n_in, n_out, heads, options.get("dropout", 0.0), options.get("weighted", False))
+
+
+def _gin(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
+    from corollary.nn.gin import GINConv
+
+    hidden = max(n_out, min(n_in, 64))
+    return GINConv(nn.Sequential(nn.Linear(n_in, hidden), nn.ReLU(), nn.Linear(hidden, n_out)))
+
+
+def _mpnn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
+    from corollary.nn.message import MPNNConv
+
+    return MPNNConv(n_in, n_out, "mean")
+
+
+def _spectral(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
+    from corollary.nn.spectral import SpectralConv
+
+    return SpectralConv(n_in, n_out)
+
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "cheb": _cheb,
+    "gat": _gat,
+    "gcn": _gcn,
+    "gin": _gin,
+    "mpnn": _mpnn,
+    "spectral": _spectral,
+}
 
 
 class GraphNetwork(nn.Module):
@@ -42,7 +95,7 @@ class GraphNetwork(nn.Module):
     dropout : float, default=0.0
         Share of each layer's input dropped while training.
     **options
-        What the layer takes besides.
+        ``heads`` of "gat", ``order`` (terms) of "cheb", ``weighted`` if edges have weights.
     """
 
     def __init__(
@@ -57,6 +110,7 @@ class GraphNetwork(nn.Module):
         super().__init__()
         if layer not in LAYERS:
             raise unknown("GraphNetwork", "layer", layer, LAYERS)
+        options = {**options, "dropout": dropout}
         pairs = list(zip(widths[:-1], widths[1:]))
         self.layers = nn.ModuleList(
             LAYERS[layer](n_in, n_out, i == len(pairs) - 1, options) for i, (n_in, n_out) in enumerate(pairs)

@@ -59,6 +59,8 @@ class BaseGraphEstimator(GradientTrained):
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
+        "heads": [Interval(Integral, 1, None, closed="left")],
+        "order": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -73,7 +75,15 @@ class BaseGraphEstimator(GradientTrained):
         if reset:
             self.n_features_in_ = graph.num_features
             self.dtype_ = str(graph.x.dtype)
+            self.weighted_ = graph.edge_weight is not None
         return graph
+
+    def _network(self, widths: tuple[int, ...]) -> GraphNetwork:
+        options = {"heads": self.heads, "order": self.order, "weighted": self.weighted_}
+        network = GraphNetwork(
+            widths, self.layer, activation=self.activation, dropout=self.dropout, **options
+        )
+        return network.to(getattr(torch, self.dtype_))
 
     @torch.no_grad()
     def _outputs(self, graph: Graph) -> Tensor:
@@ -96,6 +106,10 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.5
         Share of each layer's input dropped at random while training; more regularises more.
+    heads : int, default=8
+        Attention heads of the hidden layers of "gat".
+    order : int, default=3
+        Terms of the polynomials of "cheb"; each further one sees one hop further.
     training : Training, optional
         How to descend. By default every update sees all labelled nodes.
     random_state : int or RandomState, optional
@@ -143,10 +157,14 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         hidden_layer_sizes=(64,),
         activation="relu",
         dropout=0.5,
+        heads=8,
+        order=3,
         training=None,
         random_state=None,
     ):
         self.layer = layer
+        self.heads = heads
+        self.order = order
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.dropout = dropout
@@ -249,8 +267,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
 
     def _module(self) -> GraphNetwork:
         widths = (*self._widths(), len(self.classes_))
-        network = GraphNetwork(widths, self.layer, activation=self.activation, dropout=self.dropout)
-        return network.to(getattr(torch, self.dtype_))
+        return self._network(widths)
 
     def _predict_proba(self, X: Graph) -> np.ndarray:
         return self._outputs(X).softmax(1).numpy()

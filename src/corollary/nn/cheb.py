@@ -58,7 +58,7 @@ def scaled_laplacian(
     largest: float | Tensor | None,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the parts of :math:`2 L / \\lambda_{max} - I`; by default twice the largest entry bounds the spectrum."""
+    """Return the parts of 2 L / lambda_max - I; by default twice the largest entry bounds the spectrum."""
     edges, entries, diagonal = laplacian(edge_index, weight, n, kind, dtype)
     if largest is None:
         largest = 2.0 * torch.cat([entries, diagonal]).max()
