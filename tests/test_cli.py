@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from corollary.cli import main
+
 
 def corollary(*words, cwd=None):
     command = [sys.executable, "-m", "corollary", *map(str, words)]
@@ -18,6 +20,11 @@ def good(*words, cwd=None):
     done = corollary(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +80,7 @@ def test_a_run_directory_holds_everything(workplace):
     config = json.loads((run / "config.json").read_text())
     assert config["model"] == "MLPClassifier"
     assert config["params"]["training__epochs"] == 40
-    rows = list(csv.DictReader(open(run / "history.csv")))
+    rows = table(run / "history.csv")
     assert len(rows) == 40
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
     page = (run / "report.html").read_text()
@@ -84,7 +91,7 @@ def test_a_run_directory_holds_everything(workplace):
 
 def test_predict_writes_classes_and_probabilities(workplace):
     good("predict", "runs/flowers", "--data", "flowers.csv", "--target", "kind", "--out", "p.csv", cwd=workplace)
-    rows = list(csv.DictReader(open(workplace / "p.csv")))
+    rows = table(workplace / "p.csv")
     assert len(rows) == 80
     assert set(rows[0]) == {"prediction", "p(small)", "p(tall)"}
     assert float(rows[0]["p(small)"]) + float(rows[0]["p(tall)"]) == pytest.approx(1, abs=1e-5)
@@ -104,10 +111,10 @@ def test_a_ratings_file_is_compared_and_completed(workplace):
     assert board["task"] == "completion"
     assert any(row["score"] is not None for row in board["rows"])
     assert (workplace / "b.png").exists()
-    good("fit", "als", "--data", "ratings.csv", "--run", "runs/als", cwd=workplace)
+    good("fit", "als", "--data", "ratings.csv", "--set", "n_components=4", "--run", "runs/als", cwd=workplace)
     assert "Recommendations" in (workplace / "runs" / "als" / "report.html").read_text()
     good("predict", "runs/als", "--data", "ratings.csv", "--out", "r.csv", cwd=workplace)
-    rows = list(csv.DictReader(open(workplace / "r.csv")))
+    rows = table(workplace / "r.csv")
     assert set(rows[0]) == {"user", "item", "prediction"}
     assert rows[0]["user"].startswith("u")
 
@@ -121,14 +128,14 @@ def test_resume_goes_on(workplace):
     words = ["fit", "mlp", "--data", "flowers.csv", "--target", "kind", "--run", "runs/r"]
     good(*words, "--set", "training.epochs=3", cwd=workplace)
     good(*words, "--set", "training.epochs=5", "--resume", cwd=workplace)
-    assert len(list(csv.DictReader(open(workplace / "runs" / "r" / "history.csv")))) == 5
+    assert len(table(workplace / "runs" / "r" / "history.csv")) == 5
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["fit", "mpl", "--data", "iris"], "no system named 'mpl'. Closest: 'mlp'"),
-        (["show", "VEA"], "Closest: 'VAE'"),
+        (["show", "VEA"], "Closest: 'vae'"),
         (["fit", "mlp", "--data", "iriss"], "'iris'"),
         (["fit", "mlp", "--data", "flowers.csv", "--target", "kinds"], "'kind'"),
         (["fit", "mlp", "--data", "iris", "--set", "activasion=relu"], "Closest: 'activation'"),
@@ -148,10 +155,19 @@ def test_resume_goes_on(workplace):
     ],
     ids=lambda v: " ".join(v)[:40] if isinstance(v, list) else "",
 )
-def test_mistakes_get_the_closest_choice_and_exit_code_2(workplace, words, message):
-    done = corollary(*words, cwd=workplace)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
+def test_mistakes_get_the_closest_choice_and_exit_code_2(workplace, words, message, monkeypatch, capsys):
+    monkeypatch.chdir(workplace)
+    monkeypatch.setattr(sys, "argv", ["corollary", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_mistake_in_a_real_process(workplace):
+    done = corollary("fit", "mpl", "--data", "iris", cwd=workplace)
+    assert done.returncode == 2
+    assert "Closest: 'mlp'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,8 +1,8 @@
 """The loop gives every learner history, stopping, limits, checkpoints and exact resume."""
 
 import math
-import signal
 import os
+import signal
 import threading
 
 import numpy as np
@@ -126,7 +126,9 @@ def test_early_stopping_restores_the_best_state():
     assert learner.at == 3
 
 
-@pytest.mark.parametrize(("metric", "sign"), [("validation_accuracy", 1), ("log_likelihood", 1), ("loss", -1)])
+@pytest.mark.parametrize(
+    ("metric", "sign"), [("validation_accuracy", 1), ("log_likelihood", 1), ("loss", -1)]
+)
 def test_early_stopping_knows_which_way_is_better(metric, sign):
     assert EarlyStopping(metric).sign() == sign
     assert EarlyStopping(metric, mode="max").sign() == 1
@@ -167,7 +169,9 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
 
 def test_callbacks_see_every_step_and_can_stop():
     seen = []
-    journal = drive(Walk(), Run(callbacks=[lambda e: seen.append(e.step), lambda e: e.step == 4]), owner="Walk")
+    journal = drive(
+        Walk(), Run(callbacks=[lambda e: seen.append(e.step), lambda e: e.step == 4]), owner="Walk"
+    )
     assert seen == [1, 2, 3, 4]
     assert journal.stopped == "callback"
 

@@ -8,7 +8,14 @@ from torch import nn
 from corollary import EarlyStopping, MLPClassifier, MLPRegressor, Run, Training, create
 from corollary.engine.sgd import TensorBatches, epoch_order
 from corollary.errors import CorollaryWarning, Diverged
-from corollary.networks.mlp import MLP, Backpropagation, cross_entropy, half_squared, softmax_error, squared_error
+from corollary.networks.mlp import (
+    MLP,
+    Backpropagation,
+    cross_entropy,
+    half_squared,
+    softmax_error,
+    squared_error,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 6)).astype(np.float32)
@@ -96,7 +103,9 @@ def test_large_data_are_gathered_instead_of_copied(monkeypatch, copy_limit):
 
 
 def test_history_losses_are_means_over_samples_in_float64():
-    frozen = MLPClassifier((4,), training=Training(epochs=1, learning_rate=1e-12, batch_size=50), random_state=0)
+    frozen = MLPClassifier(
+        (4,), training=Training(epochs=1, learning_rate=1e-12, batch_size=50), random_state=0
+    )
     frozen.fit(X, Y)
     logits = frozen.module_(torch.from_numpy(X))
     expected = nn.functional.cross_entropy(logits, torch.from_numpy(Y)).item()
@@ -104,14 +113,18 @@ def test_history_losses_are_means_over_samples_in_float64():
 
 
 def test_divergence_names_step_and_rate_and_keeps_a_finite_model():
-    diverging = MLPRegressor((8,), training=Training(optimizer="sgd", learning_rate=1e8, epochs=20), random_state=0)
+    diverging = MLPRegressor(
+        (8,), training=Training(optimizer="sgd", learning_rate=1e8, epochs=20), random_state=0
+    )
     with pytest.raises(Diverged, match=r"step \d+ of epoch \d+ \(learning_rate=1e\+08\).*clip_norm"):
         diverging.fit(X, Y.astype(float))
     assert all(np.isfinite(w).all() for w in weights(diverging))
 
 
 def test_weight_decay_leaves_biases_alone():
-    plain = MLPClassifier((8,), training=Training(epochs=1, weight_decay=0.5, learning_rate=1e-9), random_state=0)
+    plain = MLPClassifier(
+        (8,), training=Training(epochs=1, weight_decay=0.5, learning_rate=1e-9), random_state=0
+    )
     learner = plain._fit(X, Y) and plain
     assert learner.n_iter_ == 1
     groups = plain._learner(plain._data(X, Y, None)).optimizer.param_groups
@@ -119,8 +132,12 @@ def test_weight_decay_leaves_biases_alone():
 
 
 def test_clipping_bounds_the_step():
-    tiny = Training(optimizer="sgd", learning_rate=1.0, epochs=1, batch_size=120, clip_norm=1e-3, shuffle=False)
-    start = MLPClassifier((8,), training=Training(epochs=1, learning_rate=1e-12, optimizer="sgd"), random_state=0)
+    tiny = Training(
+        optimizer="sgd", learning_rate=1.0, epochs=1, batch_size=120, clip_norm=1e-3, shuffle=False
+    )
+    start = MLPClassifier(
+        (8,), training=Training(epochs=1, learning_rate=1e-12, optimizer="sgd"), random_state=0
+    )
     end = MLPClassifier((8,), training=tiny, random_state=0)
     a, b = weights(start.fit(X, Y)), weights(end.fit(X, Y))
     moved = np.sqrt(sum(((p - q) ** 2).sum() for p, q in zip(a, b)))

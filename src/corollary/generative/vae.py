@@ -208,7 +208,12 @@ class VAE(Transformer, Density, Generator, GradientTrained):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"latent": 2, "hidden_layer_sizes": (8,), "training": Training(epochs=2), "importance_samples": 4}
+        return {
+            "latent": 2,
+            "hidden_layer_sizes": (8,),
+            "training": Training(epochs=2),
+            "importance_samples": 4,
+        }
 
     def _module(self) -> VAEModule:
         d, k, hidden = self.n_features_in_, self.latent, tuple(self.hidden_layer_sizes)
@@ -219,10 +224,14 @@ class VAE(Transformer, Density, Generator, GradientTrained):
     def _learner(self, data: Data) -> Any:
         low, high = data.X.min(), data.X.max()
         unit = low >= 0 and high <= 1
-        self.likelihood_ = ("bernoulli" if unit else "gaussian") if self.likelihood == "auto" else self.likelihood
+        self.likelihood_ = (
+            ("bernoulli" if unit else "gaussian") if self.likelihood == "auto" else self.likelihood
+        )
         if self.likelihood_ == "bernoulli" and not unit:
             got = f"minimum {low:g}, maximum {high:g}"
-            raise value("VAE", "likelihood='bernoulli' needs data in [0, 1]", got, "Scale X, or use 'gaussian'.")
+            raise value(
+                "VAE", "likelihood='bernoulli' needs data in [0, 1]", got, "Scale X, or use 'gaussian'."
+            )
         self.dtype_ = str(data.X.dtype)
         return self._descend(self._objective, as_tensor(data.X))
 
