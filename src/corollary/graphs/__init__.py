@@ -11,6 +11,9 @@ from typing import Any
 _WHERE = {
     "GraphNetwork": "network",
     "NodeClassifier": "nodes",
+    "colour_refinement": "wl",
+    "weisfeiler_lehman": "wl",
+    "weisfeiler_lehman_kernel": "wl",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605
