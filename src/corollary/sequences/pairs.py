@@ -1,0 +1,134 @@
+"""What the estimators that turn texts into texts share: vocabularies, batches of pairs, answers."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary.base import Data, GradientTrained
+from corollary.data.kinds import check_texts
+from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
+from corollary.engine.run import current
+from corollary.errors import value
+from corollary.sequences import words
+from corollary.sequences.common import in_batches
+
+__all__ = ["BaseTranslator", "pair_loss"]
+
+
+class BaseTranslator(GradientTrained):
+    """Fits pairs of texts; a subclass gives the module and ``_answer(tokens, lengths)``."""
+
+    input = "text"
+    role = "translator"
+    _parameter_constraints = {
+        "unit": [StrOptions({"character", "word"})],
+        "max_words": [Interval(Integral, 1, None, closed="left")],
+        "beam_size": [Interval(Integral, 1, None, closed="left")],
+        "length_penalty": [Interval(Real, 0, None, closed="left")],
+        "max_length": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    @classmethod
+    def _test_data(cls) -> tuple[list[str], list[str]]:
+        rng = np.random.default_rng(0)
+        texts = ["".join(rng.choice(list("abc"), size=rng.integers(1, 5))) for _ in range(16)]
+        return texts, [text[::-1] for text in texts]
+
+    def fit(self, X, y):
+        """Learn to turn each text of X into the text of y at the same place."""
+        return self._fit(X, y)
+
+    def predict(self, X):
+        """Return the best text that the beam finds, for each text."""
+        data = self._sources(self._query(X))
+        out: list[Any] = [None] * len(X)
+        with torch.inference_mode():
+            for rows, tokens, lengths in in_batches(data, 4096 // self.beam_size):
+                for row, codes in zip(rows.tolist(), self._answer(tokens, lengths)):
+                    out[row] = words.decode(codes, self.target_vocabulary_, self.unit)
+        return out
+
+    def score(self, X, y):
+        """Return the share of texts that come out exactly as in y, up to case and spaces if the unit is the word."""
+        wanted = [words.split(text, self.unit) for text in check_texts(y, type(self).__name__)]
+        found = [words.split(text, self.unit) for text in self.predict(X)]
+        return float(np.mean([a == b for a, b in zip(wanted, found)]))
+
+    def score_pairs(self, X, y):
+        """Return log p(y | x) of each pair, in nats."""
+        X, y = self._query(X), check_texts(y, type(self).__name__)
+        batches = RaggedBatches(self._sources(X), self._targets(y))
+        out = np.empty(len(X))
+        with torch.inference_mode():
+            for i in range(len(X)):
+                losses, _ = _losses(self.module_, *batches.batch(torch.tensor([i])))
+                out[i] = -float(losses.double().sum())
+        return out
+
+    # --- hooks -------------------------------------------------------------------------------------------
+
+    def _check_y(self, X: list[str], y: Any) -> list[str]:
+        owner = type(self).__name__
+        if y is None:
+            raise value(owner, "y must be the texts that X is to become", "None")
+        texts = check_texts(y, owner)
+        if len(texts) != len(X):
+            raise value(owner, f"y must have one text for each of X ({len(X)})", len(texts))
+        return texts
+
+    def _pairs(self, data: Data) -> RaggedBatches:
+        self.vocabulary_ = words.vocabulary(data.X, self.unit, self.max_words)
+        self.target_vocabulary_ = words.vocabulary(data.y, self.unit, self.max_words)
+        self.longest_ = (
+            max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self.unit)) + 1
+        )
+        return RaggedBatches(self._sources(data.X), self._targets(data.y))
+
+    def _device(self) -> Any:
+        return next(self.module_.parameters()).device if hasattr(self, "module_") else current().device
+
+    def _sources(self, texts: list[str]) -> Ragged:
+        """Return texts, each with its end symbol, so that none is empty."""
+        parts = words.encode(texts, self.vocabulary_, self.unit)
+        return Ragged.of(
+            [np.append(part[: self.max_length], words.END) for part in parts], device=self._device()
+        )
+
+    def _targets(self, texts: list[str]) -> Ragged:
+        """Return texts between the begin and the end symbol."""
+        parts = words.encode(texts, self.target_vocabulary_, self.unit)
+        framed = [np.concatenate([[words.BEGIN], part[: self.max_length], [words.END]]) for part in parts]
+        return Ragged.of(framed, device=self._device())
+
+    def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+        raise NotImplementedError
+
+    def _sizes(self) -> tuple[int, int]:
+        return words.SPECIAL + len(self.vocabulary_), words.SPECIAL + len(self.target_vocabulary_)
+
+    def _longest_answer(self) -> int:
+        return min(self.max_length, 2 * self.longest_)
+
+
+def _losses(
+    module: nn.Module, x: Tensor, x_lengths: Tensor, y: Tensor, y_lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return -log p of every symbol of y after the first, (b, t), 0 beyond its end; and where symbols are."""
+    logits = module(x, x_lengths, y[:, :-1])
+    inside = padding_mask(y_lengths - 1, y.shape[1] - 1, y.device)
+    losses = F.cross_entropy(logits.transpose(1, 2), y[:, 1:], reduction="none")
+    return losses * inside, inside
+
+
+def pair_loss(module: nn.Module, x: Tensor, x_lengths: Tensor, y: Tensor, y_lengths: Tensor) -> Tensor:
+    """Return the mean of -log p(y_t | y_<t, x) over the symbols of a batch."""
+    losses, inside = _losses(module, x, x_lengths, y, y_lengths)
+    return losses.sum() / inside.sum()

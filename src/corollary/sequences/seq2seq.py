@@ -1,0 +1,287 @@
+r"""Sequences made from sequences.
+
+An encoder reads x into states :math:`h^1, \dots, h^s`; a decoder starts from the last of them and says
+:math:`p(y \mid x) = \prod_t p(y^t \mid y^{<t}, x)` (1), by
+
+.. math::
+    z^t = \mathrm{cell}(y^{t-1}, z^{t-1}), \qquad
+    a_{tj} = \mathrm{softmax}_j \langle z^t, W_a h^j \rangle, \qquad
+    c^t = \textstyle\sum_j a_{tj} h^j, \tag{2}
+
+and :math:`p(y^t \mid \cdot) = \mathrm{softmax}(W \tanh(W_c [z^t, c^t]))`. Without attention, :math:`c^t` is left out and
+everything must pass through the first state. While training the decoder is given the true :math:`y^{t-1}` (teacher
+forcing); with *mixing* probability it is given what it would have said itself, as it will be later.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary.base import Data
+from corollary.engine.ragged import padding_mask
+from corollary.engine.training import Training
+from corollary.errors import value
+from corollary.sequences import words
+from corollary.sequences.network import RECURRENT, SequenceEncoder, pool
+from corollary.sequences.pairs import BaseTranslator, pair_loss
+from corollary.sequences.search import beam_search
+
+__all__ = ["Seq2Seq", "Seq2SeqNetwork"]
+
+
+class Seq2SeqNetwork(nn.Module):
+    """An encoder and a decoder, eq. 2.
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        Sizes of the two vocabularies.
+    cell : {"rnn", "lstm", "gru"}
+        What reads and writes.
+    hidden_size, embedding_size, n_layers : int
+        Widths, and depth of both parts.
+    attention : bool
+        Whether the decoder looks back at all states of the encoder.
+    dropout : float
+        Share of activations dropped while training.
+    mixing : float
+        Probability of feeding the decoder its own symbol while training.
+    """
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        cell: str = "gru",
+        *,
+        hidden_size: int = 128,
+        embedding_size: int = 64,
+        n_layers: int = 1,
+        attention: bool = True,
+        dropout: float = 0.0,
+        mixing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.mixing, self.n_layers, self.hidden_size = mixing, n_layers, hidden_size
+        self.source = nn.Embedding(n_in, embedding_size, padding_idx=words.PAD)
+        self.target = nn.Embedding(n_out, embedding_size, padding_idx=words.PAD)
+        self.encoder = SequenceEncoder(
+            embedding_size, hidden_size, cell, n_layers, bidirectional=True, dropout=dropout
+        )
+        self.lstm = cell == "lstm"
+        self.bridge = nn.Linear(2 * hidden_size, n_layers * hidden_size * (1 + self.lstm))
+        between = dropout if n_layers > 1 else 0.0
+        self.decoder = RECURRENT[cell](
+            embedding_size, hidden_size, n_layers, batch_first=True, dropout=between
+        )
+        self.address = nn.Linear(2 * hidden_size, hidden_size, bias=False) if attention else None
+        self.combine = nn.Linear(hidden_size * (3 if attention else 1), hidden_size)
+        self.drop = nn.Dropout(dropout)
+        self.head = nn.Linear(hidden_size, n_out)
+
+    def forward(self, x: Tensor, lengths: Tensor | None, y: Tensor) -> Tensor:
+        """Return the logits (b, t, n_out) of what follows each symbol of y (b, t), which begins with BEGIN."""
+        memory, state = self.encode(x, lengths)
+        if not (self.training and self.mixing):
+            return self.decode(y, memory, state)[0]
+        said, symbol = [], y[:, :1]
+        for t in range(y.shape[1]):
+            logits, state = self.decode(symbol, memory, state)
+            said.append(logits)
+            if t + 1 < y.shape[1]:
+                own = torch.rand(len(y), 1, device=y.device) < self.mixing
+                symbol = torch.where(own, logits.detach().argmax(-1), y[:, t + 1 : t + 2])
+        return torch.cat(said, 1)
+
+    def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Any, Any]:
+        """Return what attention looks at, and the decoder's first state."""
+        h = self.encoder(self.drop(self.source(x)), lengths)
+        last = torch.tanh(self.bridge(pool(h, lengths, "last", self.hidden_size)))
+        parts = last.reshape(len(x), -1, self.n_layers, self.hidden_size).permute(1, 2, 0, 3).contiguous()
+        state = (parts[0], parts[1]) if self.lstm else parts[0]
+        if self.address is None:
+            return None, state
+        mask = None if lengths is None else padding_mask(lengths, x.shape[1], x.device)[:, None]
+        return (h, self.address(h), mask), state
+
+    def decode(self, y: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]:
+        """Read symbols (b, t) from a state on; return logits (b, t, n_out) and the state after them."""
+        z, state = self.decoder(self.drop(self.target(y)), state)
+        if memory is not None:
+            z = torch.cat([z, self.attend(z, memory) @ memory[0]], 2)
+        return self.head(self.drop(torch.tanh(self.combine(z)))), state
+
+    def attend(self, z: Tensor, memory: Any) -> Tensor:
+        """Return the weights a (b, t, s) of eq. 2; they sum to 1 and are 0 on padding."""
+        scores = z @ memory[1].transpose(1, 2)
+        return (scores if memory[2] is None else scores.masked_fill(~memory[2], -torch.inf)).softmax(-1)
+
+
+class Seq2Seq(BaseTranslator):
+    """Turn texts into texts by an encoder and a decoder.
+
+    Parameters
+    ----------
+    cell : {"rnn", "lstm", "gru"}, default="gru"
+        What reads and writes.
+    hidden_size : int, default=128
+        Width of the states. Wider remembers more.
+    embedding_size : int, default=64
+        Width of the symbols' vectors.
+    n_layers : int, default=1
+        Depth of both parts.
+    attention : bool, default=True
+        Whether the decoder looks back at every state of the encoder, without which long texts suffer.
+    dropout : float, default=0.0
+        Share of activations dropped at random while training; more regularises more.
+    mixing : float, default=0.0
+        Probability of feeding the decoder its own symbol while training, instead of the true one. Trains for what
+        happens later, and is slower.
+    unit : {"character", "word"}, default="character"
+        What a symbol is.
+    max_words : int, default=20000
+        How many of the most frequent symbols are told apart.
+    beam_size : int, default=1
+        How many beginnings ``predict`` follows; more find more probable texts, and cost as much more.
+    length_penalty : float, default=1.0
+        Power of the length that ended texts' log-probabilities are divided by. Larger favours longer ones.
+    max_length : int, default=200
+        The most symbols read and written.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples, dropout and mixing.
+
+    Attributes
+    ----------
+    vocabulary_, target_vocabulary_ : list of str
+        The symbols of both sides, the most frequent first.
+    module_ : Seq2SeqNetwork
+        The trained network.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss (nats per symbol) and seconds of every epoch.
+
+    Notes
+    -----
+    Maximises equation (1) of :mod:`corollary.sequences.seq2seq`. The random mixture of true and own symbols is
+    *scheduled sampling*; the notes call it professor forcing, which is another, adversarial method.
+
+    References
+    ----------
+    .. [1] I. Sutskever, O. Vinyals, Q. V. Le (2014). Sequence to sequence learning with neural networks. NeurIPS.
+    .. [2] M.-T. Luong, H. Pham, C. D. Manning (2015). Effective approaches to attention-based translation. EMNLP.
+    .. [3] S. Bengio et al. (2015). Scheduled sampling for sequence prediction. NeurIPS.
+
+    Examples
+    --------
+    >>> from corollary import Seq2Seq, Training
+    >>> words = ["ab", "ba", "aab", "bba", "abb", "baa"]
+    >>> model = Seq2Seq(hidden_size=32, training=Training(60, learning_rate=0.01), random_state=0)
+    >>> model.fit(words * 4, [w[::-1] for w in words] * 4).predict(["aab", "abb"])
+    ['baa', 'bba']
+    """
+
+    _training_defaults = {"epochs": 30, "learning_rate": 2e-3, "batch_size": 64, "clip_norm": 1.0}
+    _parameter_constraints = {
+        **BaseTranslator._parameter_constraints,
+        "cell": [StrOptions(set(RECURRENT))],
+        "hidden_size": [Interval(Integral, 1, None, closed="left")],
+        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [Interval(Integral, 1, None, closed="left")],
+        "attention": ["boolean"],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "mixing": [Interval(Real, 0, 1, closed="both")],
+    }
+
+    def __init__(
+        self,
+        cell="gru",
+        *,
+        hidden_size=128,
+        embedding_size=64,
+        n_layers=1,
+        attention=True,
+        dropout=0.0,
+        mixing=0.0,
+        unit="character",
+        max_words=20000,
+        beam_size=1,
+        length_penalty=1.0,
+        max_length=200,
+        training=None,
+        random_state=None,
+    ):
+        self.cell = cell
+        self.hidden_size = hidden_size
+        self.embedding_size = embedding_size
+        self.n_layers = n_layers
+        self.attention = attention
+        self.dropout = dropout
+        self.mixing = mixing
+        self.unit = unit
+        self.max_words = max_words
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.max_length = max_length
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"hidden_size": 8, "embedding_size": 8, "mixing": 0.2, "training": Training(epochs=2)}
+
+    def attention_weights(self, X, y):
+        """Return, for each pair of texts, the weights (symbols of y and the end, symbols of x and the end)."""
+        if not self.attention:
+            raise value("Seq2Seq", "attention_weights needs attention=True", "attention=False")
+        sources, targets = self._sources(self._query(X)), self._targets(y)
+        found = []
+        with torch.inference_mode():
+            for i in range(len(X)):
+                row = torch.tensor([i])
+                memory, state = self.module_.encode(*sources.padded(row))
+                z, _ = self.module_.decoder(self.module_.target(targets.padded(row)[0][:, :-1]), state)
+                found.append(self.module_.attend(z, memory)[0].cpu().numpy())
+        return found
+
+    def _learner(self, data: Data) -> Any:
+        return self._descend(pair_loss, batches=self._pairs(data))
+
+    def _module(self) -> Seq2SeqNetwork:
+        names = ("hidden_size", "embedding_size", "n_layers", "attention", "dropout", "mixing")
+        return Seq2SeqNetwork(*self._sizes(), self.cell, **{name: getattr(self, name) for name in names})
+
+    def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+        memory, state = self.module_.encode(tokens, lengths)
+
+        def advance(symbols: Tensor, kept: Any) -> tuple[Tensor, Any]:
+            logits, after = self.module_.decode(symbols[:, None], kept[0], kept[1])
+            return logits[:, 0].log_softmax(-1), (kept[0], after)
+
+        return beam_search(
+            advance,
+            _select,
+            (memory, state),
+            len(tokens),
+            beam_size=self.beam_size,
+            max_length=self._longest_answer(),
+            length_penalty=self.length_penalty,
+            device=tokens.device,
+        )[0]
+
+
+def _select(kept: Any, rows: Tensor) -> Any:
+    """Return memory and state of these rows; states have the batch second."""
+    memory, state = kept
+    if memory is not None:
+        memory = tuple(part if part is None else part[rows] for part in memory)
+    if isinstance(state, tuple):
+        return memory, tuple(part[:, rows] for part in state)
+    return memory, state[:, rows]
