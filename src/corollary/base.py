@@ -11,13 +11,12 @@ its mathematics, nothing else:
 ``_predict``, ``_transform``, ``_log_prob``, ``_sample``, ...
     One per role. A hook gets checked data and returns an array or a tensor.
 
-Roles are small mixins, freely combined. Progress, history, early stopping, checkpoints,
+Roles (:mod:`corollary.roles`) are small mixins, freely combined. Progress, history, early stopping, checkpoints,
 exact resume, devices and processes come from the engine.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -25,20 +24,31 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from corollary import errors, io
+from corollary.border import as_tensor, check_count, digest, to_numpy
 from corollary.data import kinds
-from corollary.data.indices import check_index, check_pairs
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
 from corollary.engine.training import Training
+from corollary.roles import (
+    Classifier,
+    Clusterer,
+    Completer,
+    Density,
+    Generator,
+    LanguageModel,
+    Memory,
+    Recommender,
+    Regressor,
+    Transformer,
+    roles,
+)
 
 __all__ = [
     "Classifier",
@@ -55,6 +65,7 @@ __all__ = [
     "Regressor",
     "Transformer",
     "as_tensor",
+    "check_count",
     "roles",
 ]
 
@@ -228,7 +239,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             options = {"dtype": (np.float64, np.float32), **self._checks}
             if not reset:  # a single row may be asked about
                 options.pop("ensure_min_samples", None)
-            return validate_data(self, _to_numpy(X), reset=reset, **options)
+            return validate_data(self, to_numpy(X), reset=reset, **options)
         return _BORDERS[self.input](X, type(self).__name__, **self._checks)
 
     def _check_y(self, X: Any, y: Any) -> Any:
@@ -397,330 +408,3 @@ def _hold_out(n: int, fraction: float, seed: int, stratify: Any, owner: str) -> 
         stratify = None
     kept, held = train_test_split(np.arange(n), test_size=fraction, random_state=seed, stratify=stratify)
     return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(held))
-
-
-# --- roles -----------------------------------------------------------------------------------------------
-
-
-class Classifier(ClassifierMixin):  # type: ignore[misc]
-    """Predicts one of several classes. Hook: ``_predict_proba(X)`` of shape (n, n_classes)."""
-
-    role = "classifier"
-    classes_: np.ndarray
-
-    def _check_y(self, X: Any, y: Any) -> Any:
-        y = _target(self, X, y)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise errors.value(
-                type(self).__name__, "y must have at least two classes", f"the one class {self.classes_[0]!r}"
-            )
-        return codes
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class, in the order of ``classes_``."""
-        return _as_given(X, self._predict_proba(self._query(X)))  # type: ignore[attr-defined]
-
-    def predict(self, X: Any) -> Any:
-        """Return the most probable class."""
-        winners = np.asarray(self._predict_proba(self._query(X))).argmax(axis=-1)  # type: ignore[attr-defined]
-        return _as_given(X, self.classes_[winners])
-
-
-class Regressor(RegressorMixin):  # type: ignore[misc]
-    """Predicts numbers. Hook: ``_predict(X)`` of the shape of y."""
-
-    role = "regressor"
-    _multi_output: ClassVar[bool] = False
-
-    def _check_y(self, X: Any, y: Any) -> Any:
-        y = _target(self, X, y, multi_output=self._multi_output)
-        return y.astype(X.dtype if getattr(X, "dtype", None) in (np.float32, np.float64) else np.float64)
-
-    def predict(self, X: Any) -> Any:
-        """Return the predicted targets."""
-        return _as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn whether several targets at once are taken."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._multi_output
-        return tags
-
-
-class Transformer(TransformerMixin):  # type: ignore[misc]
-    """Maps data to features. Hooks: ``_transform(X)`` and, where it can be undone, ``_inverse_transform(Z)``."""
-
-    role = "transformer"
-
-    def transform(self, X: Any) -> Any:
-        """Return the features of X."""
-        return _as_given(X, self._transform(self._query(X)))  # type: ignore[attr-defined]
-
-    @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
-    def inverse_transform(self, X: Any) -> Any:
-        """Return the data that these features stand for."""
-        check_is_fitted(self)
-        Z = check_array(_to_numpy(X), dtype=(np.float64, np.float32), input_name="X")
-        return _as_given(X, self._inverse_transform(Z))  # type: ignore[attr-defined]
-
-
-class Density:
-    """Has a density. Hook: ``_log_prob(X)`` of shape (n,)."""
-
-    role = "density"
-
-    def score_samples(self, X: Any) -> Any:
-        """Return the log-density of each sample, in nats."""
-        return _as_given(X, self._log_prob(self._query(X)))  # type: ignore[attr-defined]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-density per sample, in nats."""
-        return float(np.mean(np.asarray(self._log_prob(self._query(X)), dtype=np.float64)))  # type: ignore[attr-defined]
-
-
-class Generator:
-    """Draws new samples. Hook: ``_sample(n, rng)``."""
-
-    role = "generator"
-
-    def sample(self, n_samples: int = 1) -> Any:
-        """Draw new samples; with an integer ``random_state`` every call draws the same ones."""
-        check_is_fitted(self)
-        check_count(self, "n_samples", n_samples)
-        return self._sample(n_samples, self._rng())  # type: ignore[attr-defined]
-
-
-class Clusterer(ClusterMixin):  # type: ignore[misc]
-    """Groups samples. Hook: ``_predict(X)`` of shape (n,)."""
-
-    role = "clusterer"
-
-    def predict(self, X: Any) -> Any:
-        """Return the group of each sample."""
-        return _as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit and return the group of each sample."""
-        return self.fit(X, y).predict(X)  # type: ignore[attr-defined]
-
-
-class Completer:
-    """Fills in missing entries. Hook: ``_predict(users, items)`` of shape (n,)."""
-
-    role = "completer"
-
-    def predict(self, pairs: Any) -> np.ndarray:
-        """Return the value of each (row, column) pair; ``pairs`` has shape (n, 2)."""
-        check_is_fitted(self)
-        rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)  # type: ignore[attr-defined]
-        return np.asarray(self._predict(rows, columns))  # type: ignore[attr-defined]
-
-    def complete(self, X: Any) -> np.ndarray:
-        """Return X, of the fitted shape, as a full array: known entries kept, the others predicted."""
-        known = self._query(X)  # type: ignore[attr-defined]
-        n, m = known.shape
-        full = np.empty((n, m), known.dtype)
-        every = np.arange(m)
-        for i in range(n):
-            full[i] = self._predict(np.full(m, i), every)  # type: ignore[attr-defined]
-        full[np.repeat(np.arange(n), np.diff(known.indptr)), known.indices] = known.data
-        return full
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the negative root-mean-square error on the stored entries of a ratings matrix."""
-        held = self._query(X).tocoo()  # type: ignore[attr-defined]
-        errors_ = held.data - self.predict(np.column_stack([held.row, held.col]))
-        return -float(np.sqrt(np.mean(errors_.astype(np.float64) ** 2)))
-
-
-class Recommender:
-    """Ranks items for users. Hook: ``_recommend(users, n, seen)``, ``seen`` a CSR matrix of rows to leave out or None."""
-
-    role = "recommender"
-
-    def recommend(self, users: Any, n: int = 10, *, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n`` best items for each user, and their scores, best first.
-
-        Parameters
-        ----------
-        users : array-like of int
-            Row numbers of the fitted ratings.
-        n : int, default=10
-            How many items each.
-        seen : sparse matrix, optional
-            Ratings, with one row per entry of ``users``, whose items are left out.
-        """
-        check_is_fitted(self)
-        check_count(self, "n", n)
-        users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
-        items, scores = self._recommend(users, n, seen)  # type: ignore[attr-defined]
-        return items, scores
-
-
-class LanguageModel:
-    """Continues text.
-
-    Hooks: ``_token_log_probs(X, stride)``, one array of log-probabilities per text, and
-    ``_generate(prompts, max_new_tokens, seed, temperature, top_k, top_p)``, a list of continued prompts.
-    """
-
-    role = "language-model"
-
-    def perplexity(self, X: Any, *, stride: int | None = None) -> float:
-        """Return exp of the mean negative log-probability (in nats) of a token, over all texts together.
-
-        Parameters
-        ----------
-        X : list of str
-            The texts.
-        stride : int, optional
-            How far windows over a long text move; smaller lets each token see more before it, and costs more.
-            Half the context by default.
-        """
-        texts = self._query(X)  # type: ignore[attr-defined]
-        if stride is not None:
-            check_count(self, "stride", stride)
-        logs = np.concatenate(self._token_log_probs(texts, stride))  # type: ignore[attr-defined]
-        return float(np.exp(-logs.mean(dtype=np.float64)))
-
-    def generate(
-        self,
-        prompts: Any = "",
-        *,
-        max_new_tokens: int = 100,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-    ) -> Any:
-        """Continue prompts; with an integer ``random_state`` every call draws the same.
-
-        Parameters
-        ----------
-        prompts : str, list of str, or list of sequences of int, default=""
-            What to continue; prompts of different lengths go together.
-        max_new_tokens : int, default=100
-            The most tokens to add to each; a text may end sooner.
-        temperature : float, default=1.0
-            Above 1 more varied, below 1 more predictable; 0 always takes the most probable token.
-        top_k : int, optional
-            Draw only among the k most probable tokens.
-        top_p : float, optional
-            Draw only among the fewest most probable tokens that together have this probability.
-
-        Returns
-        -------
-        str or list
-            The prompt with its continuation, or a list of those for a list of prompts.
-        """
-        check_is_fitted(self)
-        name = type(self).__name__
-        check_count(self, "max_new_tokens", max_new_tokens)
-        if not temperature >= 0:
-            raise errors.value(name, "temperature must not be negative", temperature)
-        if top_k is not None:
-            check_count(self, "top_k", top_k)
-        if top_p is not None and not 0 < top_p <= 1:
-            raise errors.value(name, "top_p must lie in (0, 1]", top_p)
-        alone = isinstance(prompts, str)
-        listed = [prompts] if alone else list(prompts)
-        if not listed:
-            raise errors.value(name, "there must be at least one prompt", "an empty list")
-        how = {"temperature": float(temperature), "top_k": top_k, "top_p": top_p}
-        made = self._generate(listed, max_new_tokens, self._seed(), **how)  # type: ignore[attr-defined]
-        return made[0] if alone else made
-
-
-class Memory:
-    """Recalls stored patterns. Hook: ``_recall(X)`` of the shape of X."""
-
-    role = "memory"
-
-    def recall(self, X: Any) -> Any:
-        """Return, for each cue, the pattern its recall ends in."""
-        return _as_given(X, self._recall(self._query(X)))  # type: ignore[attr-defined]
-
-
-def roles(cls: type) -> tuple[str, ...]:
-    """Return what a class can do, from its mixins."""
-    return tuple(dict.fromkeys(base.__dict__["role"] for base in cls.__mro__ if "role" in base.__dict__))
-
-
-# --- small things that every border needs ----------------------------------------------------------------
-
-
-def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
-    """Raise unless ``value`` is an integer of at least ``low``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise errors.value(type(owner).__name__, f"{name} must be an integer of at least {low}", repr(value))
-
-
-def as_tensor(array: Any) -> Any:
-    """Return a tensor over an array's memory; read-only memory is copied."""
-    import torch
-
-    if isinstance(array, torch.Tensor):
-        return array
-    array = np.ascontiguousarray(array)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def digest(value: Any) -> str:
-    """Return a short hash of data, from at most 65536 evenly spaced entries of each array."""
-    return f"{_crc(value, 0):08x}"
-
-
-def _crc(value: Any, seed: int) -> int:
-    if value is None:
-        return seed
-    if isinstance(value, str):
-        return zlib.crc32(value[:65536].encode(), seed)
-    if isinstance(value, list | tuple):
-        seed = zlib.crc32(str(len(value)).encode(), seed)
-        for part in value[:: max(1, len(value) // 1024)]:
-            seed = _crc(part, seed)
-        return seed
-    if hasattr(value, "indptr"):
-        return _crc((value.data, value.indices, value.indptr), seed)
-    if hasattr(value, "edge_index"):
-        return _crc([np.asarray(value.x), np.asarray(value.edge_index)], seed)
-    array = np.asarray(value)
-    seed = zlib.crc32(f"{array.dtype}{array.shape}".encode(), seed)
-    flat = array.reshape(-1)[:: max(1, array.size // 65536)]
-    return zlib.crc32(
-        np.ascontiguousarray(flat).tobytes() if array.dtype != object else repr(flat).encode(), seed
-    )
-
-
-def _target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> np.ndarray:
-    name = type(estimator).__name__
-    if y is None:
-        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    y = np.asarray(_to_numpy(y))
-    y = y if multi_output and y.ndim == 2 else column_or_1d(y, warn=True)
-    rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if len(y) != rows:
-        raise errors.value(name, f"y must have one entry per sample ({rows})", len(y))
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise errors.value(name, "y must be finite", "NaN or infinity in Input y", "Leave those rows out.")
-    return np.asarray(y)
-
-
-def _to_numpy(X: Any) -> Any:
-    """Return torch tensors as arrays; everything else unchanged."""
-    return X.detach().cpu().numpy() if type(X).__module__ == "torch" else X
-
-
-def _as_given(X: Any, result: Any) -> Any:
-    """Return the result as X came: torch for torch, on its device and in its floating type."""
-    X = X.edge_index if hasattr(X, "edge_index") else X  # a graph of tensors gets tensors
-    result = result if hasattr(result, "dtype") else np.asarray(result)
-    if getattr(result.dtype, "kind", "f") in "OUS":  # labels that torch has no type for
-        return result
-    if type(X).__module__ != "torch":
-        return result if isinstance(result, np.ndarray) else np.asarray(result)
-    import torch
-
-    out = torch.as_tensor(np.asarray(result), device=X.device)
-    return out.to(X.dtype) if out.is_floating_point() and X.is_floating_point() else out

@@ -1,0 +1,90 @@
+"""Small things that every border needs: arrays and tensors in and out, targets, counts, digests."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from corollary import errors
+
+__all__ = ["as_given", "as_tensor", "check_count", "check_target", "digest", "to_numpy"]
+
+
+def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
+    """Raise unless ``value`` is an integer of at least ``low``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise errors.value(type(owner).__name__, f"{name} must be an integer of at least {low}", repr(value))
+
+
+def as_tensor(array: Any) -> Any:
+    """Return a tensor over an array's memory; read-only memory is copied."""
+    import torch
+
+    if isinstance(array, torch.Tensor):
+        return array
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def digest(value: Any) -> str:
+    """Return a short hash of data, from at most 65536 evenly spaced entries of each array."""
+    return f"{_crc(value, 0):08x}"
+
+
+def _crc(value: Any, seed: int) -> int:
+    if value is None:
+        return seed
+    if isinstance(value, str):
+        return zlib.crc32(value[:65536].encode(), seed)
+    if isinstance(value, list | tuple):
+        seed = zlib.crc32(str(len(value)).encode(), seed)
+        for part in value[:: max(1, len(value) // 1024)]:
+            seed = _crc(part, seed)
+        return seed
+    if hasattr(value, "indptr"):
+        return _crc((value.data, value.indices, value.indptr), seed)
+    if hasattr(value, "edge_index"):
+        return _crc([np.asarray(value.x), np.asarray(value.edge_index)], seed)
+    array = np.asarray(value)
+    seed = zlib.crc32(f"{array.dtype}{array.shape}".encode(), seed)
+    flat = array.reshape(-1)[:: max(1, array.size // 65536)]
+    return zlib.crc32(
+        np.ascontiguousarray(flat).tobytes() if array.dtype != object else repr(flat).encode(), seed
+    )
+
+
+def check_target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> np.ndarray:
+    """Return y as an array with one finite entry (or row) per sample of X."""
+    name = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    y = np.asarray(to_numpy(y))
+    y = y if multi_output and y.ndim == 2 else column_or_1d(y, warn=True)
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if len(y) != rows:
+        raise errors.value(name, f"y must have one entry per sample ({rows})", len(y))
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise errors.value(name, "y must be finite", "NaN or infinity in Input y", "Leave those rows out.")
+    return np.asarray(y)
+
+
+def to_numpy(X: Any) -> Any:
+    """Return torch tensors as arrays; everything else unchanged."""
+    return X.detach().cpu().numpy() if type(X).__module__ == "torch" else X
+
+
+def as_given(X: Any, result: Any) -> Any:
+    """Return the result as X came: torch for torch, on its device and in its floating type."""
+    X = X.edge_index if hasattr(X, "edge_index") else X  # a graph of tensors gets tensors
+    result = result if hasattr(result, "dtype") else np.asarray(result)
+    if getattr(result.dtype, "kind", "f") in "OUS":  # labels that torch has no type for
+        return result
+    if type(X).__module__ != "torch":
+        return result if isinstance(result, np.ndarray) else np.asarray(result)
+    import torch
+
+    out = torch.as_tensor(np.asarray(result), device=X.device)
+    return out.to(X.dtype) if out.is_floating_point() and X.is_floating_point() else out

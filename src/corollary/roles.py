@@ -1,0 +1,278 @@
+"""Roles: what a model can do. Small mixins, freely combined, each with its hooks.
+
+A public method checks, converts and calls one private hook of the concrete class.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, ClusterMixin, RegressorMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from corollary import errors
+from corollary.border import as_given, check_count, check_target, to_numpy
+from corollary.data.indices import check_index, check_pairs
+
+__all__ = [
+    "Classifier",
+    "Clusterer",
+    "Completer",
+    "Density",
+    "Generator",
+    "LanguageModel",
+    "Memory",
+    "Recommender",
+    "Regressor",
+    "Transformer",
+    "roles",
+]
+
+
+class Classifier(ClassifierMixin):  # type: ignore[misc]
+    """Predicts one of several classes. Hook: ``_predict_proba(X)`` of shape (n, n_classes)."""
+
+    role = "classifier"
+    classes_: np.ndarray
+
+    def _check_y(self, X: Any, y: Any) -> Any:
+        y = check_target(self, X, y)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise errors.value(
+                type(self).__name__, "y must have at least two classes", f"the one class {self.classes_[0]!r}"
+            )
+        return codes
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of ``classes_``."""
+        return as_given(X, self._predict_proba(self._query(X)))  # type: ignore[attr-defined]
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable class."""
+        winners = np.asarray(self._predict_proba(self._query(X))).argmax(axis=-1)  # type: ignore[attr-defined]
+        return as_given(X, self.classes_[winners])
+
+
+class Regressor(RegressorMixin):  # type: ignore[misc]
+    """Predicts numbers. Hook: ``_predict(X)`` of the shape of y."""
+
+    role = "regressor"
+    _multi_output: ClassVar[bool] = False
+
+    def _check_y(self, X: Any, y: Any) -> Any:
+        y = check_target(self, X, y, multi_output=self._multi_output)
+        return y.astype(X.dtype if getattr(X, "dtype", None) in (np.float32, np.float64) else np.float64)
+
+    def predict(self, X: Any) -> Any:
+        """Return the predicted targets."""
+        return as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn whether several targets at once are taken."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._multi_output
+        return tags
+
+
+class Transformer(TransformerMixin):  # type: ignore[misc]
+    """Maps data to features. Hooks: ``_transform(X)`` and, where it can be undone, ``_inverse_transform(Z)``."""
+
+    role = "transformer"
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of X."""
+        return as_given(X, self._transform(self._query(X)))  # type: ignore[attr-defined]
+
+    @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the data that these features stand for."""
+        check_is_fitted(self)
+        Z = check_array(to_numpy(X), dtype=(np.float64, np.float32), input_name="X")
+        return as_given(X, self._inverse_transform(Z))  # type: ignore[attr-defined]
+
+
+class Density:
+    """Has a density. Hook: ``_log_prob(X)`` of shape (n,)."""
+
+    role = "density"
+
+    def score_samples(self, X: Any) -> Any:
+        """Return the log-density of each sample, in nats."""
+        return as_given(X, self._log_prob(self._query(X)))  # type: ignore[attr-defined]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-density per sample, in nats."""
+        return float(np.mean(np.asarray(self._log_prob(self._query(X)), dtype=np.float64)))  # type: ignore[attr-defined]
+
+
+class Generator:
+    """Draws new samples. Hook: ``_sample(n, rng)``."""
+
+    role = "generator"
+
+    def sample(self, n_samples: int = 1) -> Any:
+        """Draw new samples; with an integer ``random_state`` every call draws the same ones."""
+        check_is_fitted(self)
+        check_count(self, "n_samples", n_samples)
+        return self._sample(n_samples, self._rng())  # type: ignore[attr-defined]
+
+
+class Clusterer(ClusterMixin):  # type: ignore[misc]
+    """Groups samples. Hook: ``_predict(X)`` of shape (n,)."""
+
+    role = "clusterer"
+
+    def predict(self, X: Any) -> Any:
+        """Return the group of each sample."""
+        return as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """Fit and return the group of each sample."""
+        return self.fit(X, y).predict(X)  # type: ignore[attr-defined]
+
+
+class Completer:
+    """Fills in missing entries. Hook: ``_predict(users, items)`` of shape (n,)."""
+
+    role = "completer"
+
+    def predict(self, pairs: Any) -> np.ndarray:
+        """Return the value of each (row, column) pair; ``pairs`` has shape (n, 2)."""
+        check_is_fitted(self)
+        rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)  # type: ignore[attr-defined]
+        return np.asarray(self._predict(rows, columns))  # type: ignore[attr-defined]
+
+    def complete(self, X: Any) -> np.ndarray:
+        """Return X, of the fitted shape, as a full array: known entries kept, the others predicted."""
+        known = self._query(X)  # type: ignore[attr-defined]
+        n, m = known.shape
+        full = np.empty((n, m), known.dtype)
+        every = np.arange(m)
+        for i in range(n):
+            full[i] = self._predict(np.full(m, i), every)  # type: ignore[attr-defined]
+        full[np.repeat(np.arange(n), np.diff(known.indptr)), known.indices] = known.data
+        return full
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the negative root-mean-square error on the stored entries of a ratings matrix."""
+        held = self._query(X).tocoo()  # type: ignore[attr-defined]
+        errors_ = held.data - self.predict(np.column_stack([held.row, held.col]))
+        return -float(np.sqrt(np.mean(errors_.astype(np.float64) ** 2)))
+
+
+class Recommender:
+    """Ranks items for users. Hook: ``_recommend(users, n, seen)``, ``seen`` a CSR matrix of rows to leave out or None."""
+
+    role = "recommender"
+
+    def recommend(self, users: Any, n: int = 10, *, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ``n`` best items for each user, and their scores, best first.
+
+        Parameters
+        ----------
+        users : array-like of int
+            Row numbers of the fitted ratings.
+        n : int, default=10
+            How many items each.
+        seen : sparse matrix, optional
+            Ratings, with one row per entry of ``users``, whose items are left out.
+        """
+        check_is_fitted(self)
+        check_count(self, "n", n)
+        users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
+        items, scores = self._recommend(users, n, seen)  # type: ignore[attr-defined]
+        return items, scores
+
+
+class LanguageModel:
+    """Continues text.
+
+    Hooks: ``_token_log_probs(X, stride)``, one array of log-probabilities per text, and
+    ``_generate(prompts, max_new_tokens, seed, temperature, top_k, top_p)``, a list of continued prompts.
+    """
+
+    role = "language-model"
+
+    def perplexity(self, X: Any, *, stride: int | None = None) -> float:
+        """Return exp of the mean negative log-probability (in nats) of a token, over all texts together.
+
+        Parameters
+        ----------
+        X : list of str
+            The texts.
+        stride : int, optional
+            How far windows over a long text move; smaller lets each token see more before it, and costs more.
+            Half the context by default.
+        """
+        texts = self._query(X)  # type: ignore[attr-defined]
+        if stride is not None:
+            check_count(self, "stride", stride)
+        logs = np.concatenate(self._token_log_probs(texts, stride))  # type: ignore[attr-defined]
+        return float(np.exp(-logs.mean(dtype=np.float64)))
+
+    def generate(
+        self,
+        prompts: Any = "",
+        *,
+        max_new_tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> Any:
+        """Continue prompts; with an integer ``random_state`` every call draws the same.
+
+        Parameters
+        ----------
+        prompts : str, list of str, or list of sequences of int, default=""
+            What to continue; prompts of different lengths go together.
+        max_new_tokens : int, default=100
+            The most tokens to add to each; a text may end sooner.
+        temperature : float, default=1.0
+            Above 1 more varied, below 1 more predictable; 0 always takes the most probable token.
+        top_k : int, optional
+            Draw only among the k most probable tokens.
+        top_p : float, optional
+            Draw only among the fewest most probable tokens that together have this probability.
+
+        Returns
+        -------
+        str or list
+            The prompt with its continuation, or a list of those for a list of prompts.
+        """
+        check_is_fitted(self)
+        name = type(self).__name__
+        check_count(self, "max_new_tokens", max_new_tokens)
+        if not temperature >= 0:
+            raise errors.value(name, "temperature must not be negative", temperature)
+        if top_k is not None:
+            check_count(self, "top_k", top_k)
+        if top_p is not None and not 0 < top_p <= 1:
+            raise errors.value(name, "top_p must lie in (0, 1]", top_p)
+        alone = isinstance(prompts, str)
+        listed = [prompts] if alone else list(prompts)
+        if not listed:
+            raise errors.value(name, "there must be at least one prompt", "an empty list")
+        how = {"temperature": float(temperature), "top_k": top_k, "top_p": top_p}
+        made = self._generate(listed, max_new_tokens, self._seed(), **how)  # type: ignore[attr-defined]
+        return made[0] if alone else made
+
+
+class Memory:
+    """Recalls stored patterns. Hook: ``_recall(X)`` of the shape of X."""
+
+    role = "memory"
+
+    def recall(self, X: Any) -> Any:
+        """Return, for each cue, the pattern its recall ends in."""
+        return as_given(X, self._recall(self._query(X)))  # type: ignore[attr-defined]
+
+
+def roles(cls: type) -> tuple[str, ...]:
+    """Return what a class can do, from its mixins."""
+    return tuple(dict.fromkeys(base.__dict__["role"] for base in cls.__mro__ if "role" in base.__dict__))
