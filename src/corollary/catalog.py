@@ -55,11 +55,17 @@ def _entries() -> Iterator[Entry]:
 # id | public name and what the id fixes | module | input | roles | kind (blank: estimator) | title
 TABLE = """
 # connectionism
+threshold-unit   | ThresholdUnit   | connectionism.threshold | table | classifier | | Neuron of McCulloch and Pitts
+nand-machine     | NandMachine     | connectionism.nand     | table | classifier | | Turing's unorganised machines of NAND units
+linear-unit      | Adaline         | connectionism.adaline  | table | regressor | | Linear unit trained by the delta rule
 hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
 # linear
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
+ppca             | ProbabilisticPCA | linear.ppca           | table | transformer density generator | | Probabilistic PCA: closed form, EM, missing values
+factor-analysis  | FactorAnalysis  | linear.factor_analysis | table | transformer density generator | | Factor analysis
 # completion
 baseline         | BiasBaseline    | completion.baseline    | ratings | completer | | Means of row and column
+low-rank         | TruncatedSVD    | completion.truncated_svd | table | transformer | | Best approximation of low rank
 als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
 svp              | SingularValueProjection   | completion.svp          | ratings | completer | | Projected gradient on matrices of one rank
 svt              | SingularValueThresholding | completion.thresholding | ratings | completer | | Singular value thresholding and soft-impute
