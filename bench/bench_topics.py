@@ -12,7 +12,7 @@ from bench.harness import Pair, claim
 
 K = 50
 ALPHA, ETA = 0.1, 0.02
-SWEEPS = 25  # of collapsed variational inference
+SWEEPS = 20  # of collapsed variational inference
 
 
 @cache

@@ -44,6 +44,8 @@ BLOCKS = 8  # of documents that run at once; constant, so that results do not de
 PRIOR_EVERY = 5  # sweeps between two updates of the prior
 HELD_OUT_RANGE = (1e-3, 1.0)
 GOLDEN = (5**0.5 - 1) / 2
+NEIGHBOURS = 10  # documents that a topic begins as
+MEAN_SHARE = 0.3  # of the mean document, beside them
 
 
 def as_documents(X: Any) -> sparse.csr_matrix:
@@ -274,18 +276,40 @@ def _batches(n: int, size: int | None) -> list[slice]:
 
 
 def start_topics(X: sparse.csr_matrix, K: int, rng: np.random.Generator) -> np.ndarray:
-    """Return p(w | z) (V, K) to begin with: a random document each, mixed with the mean of all.
+    """Return p(w | z) (V, K) to begin with: the neighbourhoods of documents far from each other.
 
-    Topics that begin as different documents differ from the first sweep on; from random
-    responsibilities it takes many sweeps before they part.
+    Topics that begin as different documents differ from the first sweep on; from random responsibilities
+    it takes many sweeps before they part. The documents are drawn as centres are in k-means++, and each
+    topic is mixed with the mean of all, so that no word is impossible.
     """
     D, V = X.shape
+    rows = _directions(X)
+    m = max(1, min(NEIGHBOURS, D // K))
     mean = np.asarray(X.mean(axis=0), np.float64).ravel() + 1e-3
-    chosen = rng.choice(D, size=K, replace=K > D)
-    T = np.repeat(mean[:, None], K, axis=1) * rng.gamma(10.0, 0.1, (V, K))
-    T *= 0.5 * max(X.sum() / D, 1.0) / T.sum(axis=0)
-    T += X[chosen].toarray().T  # K rows only
+    T = mean[:, None] * rng.gamma(
+        100.0, 0.01, (V, K)
+    )  # so that the same neighbourhood twice makes two topics
+    T *= MEAN_SHARE * max(X.sum() / D, 1.0) / T.sum(axis=0)
+    near = np.zeros(D)  # how near each document is to those drawn: 1 for the neighbours
+    for k in range(K):
+        far = (1 - near) ** 2
+        centre = rng.choice(D, p=far / far.sum() if far.any() else None)
+        affinity = rows @ rows[centre].toarray().ravel()
+        nearest = np.argsort(-affinity, kind="stable")[:m]
+        T[:, k] += np.asarray(X[nearest].mean(axis=0)).ravel()
+        near = np.maximum(near, np.minimum(affinity / max(affinity[nearest[-1]], 1e-12), 1.0))
+        near[centre] = 1.0
     return (T / T.sum(axis=0)).astype(np.float32)
+
+
+def _directions(X: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Return documents as unit vectors of the roots of their counts, rare words weighing more."""
+    D, V = X.shape
+    rarity = np.log1p(D / np.maximum(np.bincount(X.indices, minlength=V), 1))
+    rows = sparse.csr_matrix((np.sqrt(X.data) * rarity[X.indices], X.indices, X.indptr), X.shape)
+    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
+    rows.data /= np.repeat(np.maximum(norms, 1e-12), np.diff(X.indptr))
+    return rows
 
 
 class _Collapsed(_TopicLearner):
