@@ -237,8 +237,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return X in the canonical form of the estimator's input kind."""
         if self.input == "table":
             options = {"dtype": (np.float64, np.float32), **self._checks}
-            if not reset:  # a single row may be asked about
-                options.pop("ensure_min_samples", None)
+            if not reset:  # a single row may be asked about, and the features are compared with the fit's
+                options = {key: value for key, value in options.items() if not key.startswith("ensure_min")}
             return validate_data(self, to_numpy(X), reset=reset, **options)
         return _BORDERS[self.input](X, type(self).__name__, **self._checks)
 

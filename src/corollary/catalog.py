@@ -112,8 +112,8 @@ unet             | Segmenter net=unet | vision.segmenter | image | segmenter | |
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | Chebyshev filters on a graph, for nodes
 gat              | NodeClassifier layer=gat | graphs.nodes    | graph | classifier | | Graph attention network, for nodes
-gin              | NodeClassifier layer=gin | graphs.nodes    | graph | classifier | | Graph isomorphism network, for nodes
-mpnn             | NodeClassifier layer=mpnn | graphs.nodes   | graph | classifier | | Message-passing network, for nodes
+gin              | GraphClassifier layer=gin | graphs.whole   | graph | classifier | | Graph isomorphism network, for whole graphs
+mpnn             | LinkPredictor layer=mpnn | graphs.links    | graph | transformer | | Message-passing network, for links
 spectral         | NodeClassifier layer=spectral | graphs.nodes | graph | classifier | | Filters in the spectrum of a graph, for nodes
 wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function | Colour refinement, a test of isomorphism
 # generative

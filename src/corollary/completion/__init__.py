@@ -11,6 +11,7 @@ _WHERE = {
     "NMF": "nmf",
     "SingularValueProjection": "svp",
     "SingularValueThresholding": "thresholding",
+    "TruncatedSVD": "truncated_svd",
     "degrees_of_freedom": "recovery",
     "incoherence": "recovery",
     "recovery_curve": "recovery",

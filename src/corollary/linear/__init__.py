@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "FactorAnalysis": "factor_analysis",
     "PCA": "pca",
+    "ProbabilisticPCA": "ppca",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

@@ -365,7 +365,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         W = (np.sqrt(spread)[:, None] * self.components_).T
         sigma2 = max(float(self.noise_variance_), self._least_noise())
         return latent.Latent(
-            torch.from_numpy(W), as_tensor(self.mean_).double(), torch.tensor(sigma2).double()
+            torch.from_numpy(W), as_tensor(self.mean_).double(), torch.tensor(sigma2, dtype=torch.float64)
         )
 
     def _least_noise(self) -> float:
