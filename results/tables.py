@@ -1,0 +1,40 @@
+"""Tables and floors for the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def page(path: Path, title: str, text: str, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a Markdown page with one table and, if there is one of the same name, its picture."""
+    lines = [f"# {title}", "", text, "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for row in rows:
+        cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    if path.with_suffix(".png").exists():
+        lines += ["", f"![{title}]({path.stem}.png)"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def board_page(out: Path, name: str, title: str, text: str, board: Any) -> None:
+    """Write a leaderboard as a page with its plot."""
+    board.plot().savefig(out / f"{name}.png", dpi=110)
+    rows = [
+        (f"`{row['name']}`", row["system"], row["error"] if row["score"] is None else row["score"], row["seconds"])
+        for row in board.rows
+    ]
+    page(out / f"{name}.md", title, text, ("model", "id", board.metric, "seconds"), rows)
+
+
+def at_most(value: float, floor: float, what: str) -> None:
+    """Raise unless a measured error is small enough."""
+    if not value <= floor:
+        raise AssertionError(f"{what} is {value:.4f}; it must be at most {floor}")
+
+
+def at_least(value: float, floor: float, what: str) -> None:
+    """Raise unless a measured score is large enough."""
+    if not value >= floor:
+        raise AssertionError(f"{what} is {value:.4f}; it must be at least {floor}")
