@@ -46,6 +46,7 @@ from corollary.roles import (
     Memory,
     Recommender,
     Regressor,
+    TopicModel,
     Transformer,
     roles,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "Memory",
     "Recommender",
     "Regressor",
+    "TopicModel",
     "Transformer",
     "as_tensor",
     "check_count",

@@ -75,8 +75,11 @@ exact-recovery   | incoherence     | completion.recovery    | table | | function
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
-plsa             | PLSA            | mixtures.plsa          | table | transformer | | Probabilistic latent semantic analysis
-lda              | LatentDirichletAllocation | mixtures.lda | table | transformer | | Latent Dirichlet allocation: topics by four inferences
+plsa             | PLSA            | mixtures.plsa          | table | topic-model transformer | | Probabilistic latent semantic analysis
+lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation: topics by four inferences
+# embeddings
+skipgram-negative | SkipGram loss=negative | embeddings.skipgram | text | transformer | | Skip-gram word vectors by negative sampling
+skipgram-softmax | SkipGram loss=softmax | embeddings.skipgram | text | transformer | | Skip-gram word vectors by the full softmax
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers
@@ -98,6 +101,9 @@ seq2seq          | Seq2Seq         | sequences.seq2seq      | text | translator 
 memory-network   | MemoryNetwork   | sequences.memory       | text | classifier | | Several hops of attention over a memory of facts
 temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
 # language
+transformer      | Transformer     | language.transformer   | text | translator | | Encoder-decoder transformer, for texts from texts
+bert             | BERT            | language.bert          | text | transformer | | Bidirectional encoder, pre-trained on texts
+bert-classifier  | BERTClassifier  | language.bert          | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
 # vision
 lenet            | ImageClassifier net=lenet | vision.classifier | image | classifier | | LeNet-5, for images

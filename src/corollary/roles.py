@@ -28,6 +28,7 @@ __all__ = [
     "Memory",
     "Recommender",
     "Regressor",
+    "TopicModel",
     "Transformer",
     "roles",
 ]
@@ -261,6 +262,12 @@ class LanguageModel:
         how = {"temperature": float(temperature), "top_k": top_k, "top_p": top_p}
         made = self._generate(listed, max_new_tokens, self._seed(), **how)  # type: ignore[attr-defined]
         return made[0] if alone else made
+
+
+class TopicModel:
+    """Explains counts of words by topics: has ``components_`` (topics, words) and ``perplexity(X)``."""
+
+    role = "topic-model"
 
 
 class Memory:

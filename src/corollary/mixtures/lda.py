@@ -40,7 +40,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from corollary import errors
-from corollary.base import Data, Estimator, Transformer
+from corollary.base import Data, Estimator, TopicModel, Transformer
 from corollary.mixtures.lda_kernels import bound
 from corollary.mixtures.lda_learners import (
     CVB0,
@@ -88,7 +88,7 @@ def variational_bound(
     return weight * documents + negative_kl(lam, np.full(lam.shape[1], float(eta)), log_beta)
 
 
-class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
     """Find topics in counts of words.
 
     A drop-in for scikit-learn's: the same parameters, attributes and, for the same ``random_state``, the

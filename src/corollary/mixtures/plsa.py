@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_non_negative
 
 from corollary import errors
-from corollary.base import Data, Estimator, Transformer
+from corollary.base import Data, Estimator, TopicModel, Transformer
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.mixtures.lda_kernels import em_rows, log_predictions, word_sums
@@ -104,7 +104,7 @@ def normalised(masses: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     return np.where(full, masses / np.where(full, total, 1), otherwise).astype(masses.dtype)
 
 
-class PLSA(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
+class PLSA(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
     r"""Find topics in counts of words by maximum likelihood.
 
     The topic model without priors: use it where counts are plenty, and latent Dirichlet
