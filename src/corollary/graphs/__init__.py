@@ -9,9 +9,12 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "GraphClassifier": "whole",
     "GraphNetwork": "network",
+    "LinkPredictor": "links",
     "NodeClassifier": "nodes",
     "colour_refinement": "wl",
+    "split_links": "links",
     "weisfeiler_lehman": "wl",
     "weisfeiler_lehman_kernel": "wl",
 }

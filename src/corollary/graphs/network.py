@@ -62,7 +62,7 @@ def _gin(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Mo
 def _mpnn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
     from corollary.nn.message import MPNNConv
 
-    return MPNNConv(n_in, n_out, "mean")
+    return MPNNConv(n_in, n_out, options.get("aggr", "mean"))
 
 
 def _spectral(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
@@ -95,7 +95,7 @@ class GraphNetwork(nn.Module):
     dropout : float, default=0.0
         Share of each layer's input dropped while training.
     **options
-        ``heads`` of "gat", ``order`` (terms) of "cheb", ``weighted`` if edges have weights.
+        ``heads`` of "gat", ``order`` (terms) of "cheb", ``aggr`` of "mpnn", ``weighted`` if edges have weights.
     """
 
     def __init__(

@@ -25,6 +25,7 @@ from corollary.engine.training import Training
 from corollary.errors import kind, value
 from corollary.graphs.network import LAYERS, GraphNetwork
 from corollary.nn.activations import ACTIVATIONS, ALIASES
+from corollary.nn.sparse import sparse
 
 __all__ = ["NodeClassifier"]
 
@@ -47,6 +48,14 @@ class Tensors(NamedTuple):
             as_tensor(graph.edge_index).to(device),
             None if weight is None else as_tensor(weight).to(device, dtype),
         )
+
+    def around(self, nodes: Tensor, counts: tuple[int, ...]) -> Tensors:
+        """Return the part that some nodes see through sampled edges, those nodes first."""
+        from corollary.graphs.sampling import neighbourhood
+
+        seed = int(torch.randint(2**62, ()))
+        seen, edges, which = neighbourhood(sparse(self.edge_index, len(self.x)), nodes, counts, seed)
+        return Tensors(self.x[seen], edges, None if self.edge_weight is None else self.edge_weight[which])
 
 
 class BaseGraphEstimator(GradientTrained):
@@ -110,6 +119,9 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         Attention heads of the hidden layers of "gat".
     order : int, default=3
         Terms of the polynomials of "cheb"; each further one sees one hop further.
+    neighbours : int or sequence of int, optional
+        The most edges per node and layer that an update follows, drawn at random; for graphs of which only a part fits.
+        Set ``Training(batch_size=...)`` too. By default all edges. Fewer are faster and noisier.
     training : Training, optional
         How to descend. By default every update sees all labelled nodes.
     random_state : int or RandomState, optional
@@ -150,6 +162,11 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     True
     """
 
+    _parameter_constraints = {
+        **BaseGraphEstimator._parameter_constraints,
+        "neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")],
+    }
+
     def __init__(
         self,
         layer="gcn",
@@ -159,9 +176,11 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         dropout=0.5,
         heads=8,
         order=3,
+        neighbours=None,
         training=None,
         random_state=None,
     ):
+        self.neighbours = neighbours
         self.layer = layer
         self.heads = heads
         self.order = order
@@ -249,8 +268,12 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         run = current()
         tensors = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
 
+        counts = self._counts()
+
         def objective(module: nn.Module, nodes: Tensor, labels: Tensor) -> Tensor:
-            return F.cross_entropy(module(*tensors)[nodes], labels)
+            if counts is None or not module.training:
+                return F.cross_entropy(module(*tensors)[nodes], labels)
+            return F.cross_entropy(module(*tensors.around(nodes, counts))[: len(nodes)], labels)
 
         def validate(module: nn.Module) -> dict[str, float]:
             logits = module(*tensors)[nodes_held]
@@ -264,6 +287,19 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         labels, labels_held = as_tensor(codes)[nodes], as_tensor(codes).to(run.device)[nodes_held]
         options = {"validate": validate} if self.n_validation_ else {}
         return self._descend(objective, nodes, labels, stratify=labels.numpy(), **options)
+
+    def _counts(self) -> tuple[int, ...] | None:
+        """Return how many neighbours each layer samples."""
+        if self.neighbours is None:
+            return None
+        layers = len(self._widths())
+        counts = (
+            np.broadcast_to(self.neighbours, layers) if np.ndim(self.neighbours) == 0 else self.neighbours
+        )
+        if len(counts) != layers or min(counts) < 1:
+            must = f"neighbours must be positive, one number or one for each of the {layers} layers"
+            raise value(type(self).__name__, must, self.neighbours)
+        return tuple(int(count) for count in counts)
 
     def _module(self) -> GraphNetwork:
         widths = (*self._widths(), len(self.classes_))
