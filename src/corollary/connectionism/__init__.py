@@ -6,8 +6,14 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "Adaline": "adaline",
+    "BernoulliRBM": "rbm",
     "CapacityCurve": "hopfield",
     "HopfieldNetwork": "hopfield",
+    "NandMachine": "nand",
+    "Perceptron": "perceptron",
+    "ThresholdUnit": "threshold",
+    "WillshawMemory": "willshaw",
     "capacity_curve": "hopfield",
 }
 
