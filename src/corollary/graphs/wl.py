@@ -54,7 +54,8 @@ def weisfeiler_lehman(graphs: Any, iterations: int = 3, *, labels: Any = None) -
 
     Notes
     -----
-    Cost O(iterations * edges). networkx counts the degrees as the first iteration, we do not. A directed edge tells its target of its source.
+    Cost O(iterations * edges). networkx counts the degrees as the first iteration, we do not. A directed
+    edge tells its target of its source.
 
     References
     ----------
