@@ -22,7 +22,12 @@ def board_page(out: Path, name: str, title: str, text: str, board: Any) -> None:
     """Write a leaderboard as a page with its plot."""
     board.plot().savefig(out / f"{name}.png", dpi=110)
     rows = [
-        (f"`{row['name']}`", row["system"], row["error"] if row["score"] is None else row["score"], row["seconds"])
+        (
+            f"`{row['name']}`",
+            row["system"],
+            row["error"] if row["score"] is None else row["score"],
+            row["seconds"],
+        )
         for row in board.rows
     ]
     page(out / f"{name}.md", title, text, ("model", "id", board.metric, "seconds"), rows)

@@ -209,9 +209,10 @@ def compare(
         raise errors.unknown("compare", "task", task, TASKS)
     job = TASKS[task]
     chosen = _systems(systems, job, dataset, task)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    parts: dict[str, tuple[Dataset, Dataset]] = {}  # the same split for all that take one kind
     for entry in chosen:
-        row = _measure(entry, job, dataset, test, seed, time_limit)
+        row = _measure(entry, job, dataset, parts, test, seed, time_limit)
         rows.append(row)
         if announce is not None:
             announce(row)
@@ -234,12 +235,22 @@ def _systems(names: Sequence[str] | None, job: Task, dataset: Dataset, task: str
 
 
 def _measure(
-    entry: catalog.Entry, job: Task, dataset: Dataset, test: float | str, seed: int, time_limit: float | None
+    entry: catalog.Entry,
+    job: Task,
+    dataset: Dataset,
+    parts: dict[str, tuple[Dataset, Dataset]],
+    test: float | str,
+    seed: int,
+    time_limit: float | None,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"system": entry.id, "name": entry.name, "score": None, "seconds": 0.0, "error": ""}
     start = perf_counter()
     try:
-        kept, held = data.split(job.prepare(as_input(dataset, entry.input, entry.name)), test, seed)
+        if entry.input not in parts:
+            parts[entry.input] = data.split(
+                job.prepare(as_input(dataset, entry.input, entry.name)), test, seed
+            )
+        kept, held = parts[entry.input]
         model = catalog.create(entry.id)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
