@@ -122,6 +122,8 @@ gin              | GraphClassifier layer=gin | graphs.whole   | graph | classifi
 mpnn             | LinkPredictor layer=mpnn | graphs.links    | graph | transformer | | Message-passing network, for links
 spectral         | NodeClassifier layer=spectral | graphs.nodes | graph | classifier | | Filters in the spectrum of a graph, for nodes
 wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function | Colour refinement, a test of isomorphism
+laplacian        | laplacian       | theory.graphs          | graph | | function | Matrices, spectra and smoothing of graphs
+equivariance     | equivariance    | theory.symmetry        | table | | function | Groups, averaging, and a test of symmetry for any module
 # generative
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 """
