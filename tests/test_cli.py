@@ -90,7 +90,17 @@ def test_a_run_directory_holds_everything(workplace):
 
 
 def test_predict_writes_classes_and_probabilities(workplace):
-    good("predict", "runs/flowers", "--data", "flowers.csv", "--target", "kind", "--out", "p.csv", cwd=workplace)
+    good(
+        "predict",
+        "runs/flowers",
+        "--data",
+        "flowers.csv",
+        "--target",
+        "kind",
+        "--out",
+        "p.csv",
+        cwd=workplace,
+    )
     rows = table(workplace / "p.csv")
     assert len(rows) == 80
     assert set(rows[0]) == {"prediction", "p(small)", "p(tall)"}

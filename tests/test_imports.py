@@ -62,7 +62,9 @@ def test_no_private_names_of_another_chapter():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("corollary."):
                 if node.module.split(".")[1] != room:
-                    private = [a.name for a in node.names if a.name.startswith("_") and a.name != "__version__"]
+                    private = [
+                        a.name for a in node.names if a.name.startswith("_") and a.name != "__version__"
+                    ]
                     assert not private, f"{path.name} imports {private} of {node.module}"
 
 
@@ -71,7 +73,9 @@ HEAVY = ("torch", "sklearn", "pandas", "numba", "matplotlib", "scipy", "lightnin
 
 def modules_after(code):
     script = f"import sys\n{code}\nprint(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,9 @@ def test_light_imports(code):
 
 
 def test_lightning_and_numba_load_only_when_needed():
-    loaded = modules_after("import numpy as np, corollary\ncorollary.MLPClassifier().fit(np.eye(4), [0, 1, 0, 1])")
+    loaded = modules_after(
+        "import numpy as np, corollary\ncorollary.MLPClassifier().fit(np.eye(4), [0, 1, 0, 1])"
+    )
     assert "lightning_fabric" not in loaded
     assert "numba" not in loaded
     assert "matplotlib" not in loaded
@@ -98,7 +104,10 @@ def test_lightning_and_numba_load_only_when_needed():
 def test_import_time_against_numpy():
     def seconds(module):
         code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+            for _ in range(5)
+        ]
         return min(float(run.stdout) for run in runs)
 
     assert seconds("corollary") < seconds("numpy")

@@ -86,7 +86,9 @@ def test_samples_have_the_moments_of_the_model(linear):
 def test_images_are_bernoulli_and_reconstructed():
     X = (RNG.random((200, 12)) < np.tile([0.9, 0.1], 6)).astype(np.float32)
     X[::2] = 1 - X[::2]
-    model = VAE(2, hidden_layer_sizes=(16,), training=Training(epochs=80, learning_rate=0.01), random_state=0).fit(X)
+    model = VAE(
+        2, hidden_layer_sizes=(16,), training=Training(epochs=80, learning_rate=0.01), random_state=0
+    ).fit(X)
     assert model.likelihood_ == "bernoulli"
     again = model.reconstruct(X)
     assert again.min() >= 0 and again.max() <= 1
@@ -100,7 +102,9 @@ def test_noise_can_be_fixed():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"VAE: likelihood='bernoulli' needs data in \[0, 1\]; got minimum -"):
+    with pytest.raises(
+        ValueError, match=r"VAE: likelihood='bernoulli' needs data in \[0, 1\]; got minimum -"
+    ):
         VAE(likelihood="bernoulli").fit(planted())
     model = VAE(2, training=Training(epochs=1)).fit(planted())
     with pytest.raises(ValueError, match=r"codes must have shape \(n, 2\); got shape \(4, 3\)"):
