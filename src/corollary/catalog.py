@@ -58,8 +58,16 @@ TABLE = """
 threshold-unit   | ThresholdUnit   | connectionism.threshold | table | classifier | | Neuron of McCulloch and Pitts
 nand-machine     | NandMachine     | connectionism.nand     | table | classifier | | Turing's unorganised machines of NAND units
 linear-unit      | Adaline         | connectionism.adaline  | table | regressor | | Linear unit trained by the delta rule
+perceptron       | Perceptron      | connectionism.perceptron | table | classifier | | Perceptron, one class against the rest
+willshaw         | WillshawMemory  | connectionism.willshaw | table | memory transformer | | Binary associative memory of sparse patterns
+rbm              | BernoulliRBM    | connectionism.rbm      | table | transformer generator | | Restricted Boltzmann machine
 hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
 # linear
+linear-regression | LinearRegression | linear.regression     | table | regressor | | Least squares
+ridge            | Ridge           | linear.regression      | table | regressor | | Least squares with short weights
+lasso            | Lasso           | linear.lasso           | table | regressor | | Least squares with few weights
+logistic         | LogisticRegression | linear.logistic     | table | classifier | | Logistic regression
+softmax-regression | SoftmaxRegression | linear.logistic    | table | classifier | | Softmax regression by Newton's method
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 ppca             | ProbabilisticPCA | linear.ppca           | table | transformer density generator | | Probabilistic PCA: closed form, EM, missing values
 factor-analysis  | FactorAnalysis  | linear.factor_analysis | table | transformer density generator | | Factor analysis

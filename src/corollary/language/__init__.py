@@ -9,9 +9,13 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "BERT": "bert",
+    "BERTClassifier": "bert",
     "BytePairTokenizer": "tokens",
     "CharacterTokenizer": "tokens",
     "GPT": "gpt",
+    "Transformer": "transformer",
+    "WordPieces": "subwords",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

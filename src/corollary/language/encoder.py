@@ -1,0 +1,173 @@
+r"""The bidirectional encoder, in the layout of BERT, with its two first tasks.
+
+A token, its place and its sentence are embedded, :math:`H^0 = \mathrm{norm}(E_x + P_t + S_s)`; every block computes
+
+.. math::
+    A = \mathrm{norm}(H + \mathrm{concat}_h[S_h V_h] W_O), \qquad S_h = \mathrm{softmax}(Q_h K_h^\top / \sqrt{d_h}), \qquad
+    H' = \mathrm{norm}(A + \mathrm{gelu}(A W_1) W_2). \tag{1}
+
+Hidden tokens are guessed from :math:`E\,\mathrm{norm}(\mathrm{gelu}(W H_t)) + b` (2), and whether the second sentence follows
+the first from :math:`\tanh(W_p H_0)` (3). Of the 15 % of tokens that are to be guessed, 80 % are replaced by a mask, 10 %
+by a random token, and 10 % are left as they are (4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary.engine.ragged import padding_mask
+from corollary.errors import value
+
+__all__ = ["SIZES", "BertNetwork", "mask_tokens"]
+
+# Published sizes.
+SIZES: dict[str, dict[str, int]] = {
+    "base": {"n_tokens": 30522, "dimension": 768, "n_layers": 12, "n_heads": 12, "inner": 3072},
+    "large": {"n_tokens": 30522, "dimension": 1024, "n_layers": 24, "n_heads": 16, "inner": 4096},
+}
+ACTIVATIONS: dict[str, Any] = {
+    "gelu": F.gelu,
+    "gelu_new": lambda z: F.gelu(z, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+def mask_tokens(
+    tokens: Tensor, special: Tensor, mask: int, n_tokens: int, share: float = 0.15
+) -> tuple[Tensor, Tensor]:
+    """Return tokens as eq. 4 hides them, and which are to be guessed; ``special`` (b, t) ones never are.
+
+    A text of which nothing was chosen has one token chosen, so that every batch has something to learn.
+    """
+    draw = torch.rand(tokens.shape, device=tokens.device).masked_fill(special, 2.0)
+    chosen = draw < share
+    least = draw.argmin(1, keepdim=True)
+    chosen.scatter_(1, least, chosen.gather(1, least) | (draw.gather(1, least) < 2))
+    fate = torch.rand(tokens.shape, device=tokens.device)
+    other = torch.randint(0, n_tokens, tokens.shape, device=tokens.device)
+    hidden = torch.where(chosen & (fate < 0.8), mask, tokens)
+    return torch.where(chosen & (fate >= 0.9), other, hidden), chosen
+
+
+class Block(nn.Module):
+    """Attention and a two-layer network, each added to its input and normalised, eq. 1."""
+
+    def __init__(
+        self, dimension: int, n_heads: int, inner: int, dropout: float, activation: str, epsilon: float
+    ) -> None:
+        super().__init__()
+        self.n_heads, self.dropout, self.activation = n_heads, dropout, activation
+        self.qkv = nn.Linear(dimension, 3 * dimension)
+        self.mix = nn.Linear(dimension, dimension)
+        self.norm1 = nn.LayerNorm(dimension, eps=epsilon)
+        self.expand = nn.Linear(dimension, inner)
+        self.contract = nn.Linear(inner, dimension)
+        self.norm2 = nn.LayerNorm(dimension, eps=epsilon)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, mask: Tensor | None) -> Tensor:
+        """Map (b, t, d) to (b, t, d); ``mask`` (b, 1, 1, t) is True where there is something to see."""
+        b, t, d = h.shape
+        q, k, v = self.qkv(h).view(b, t, 3, self.n_heads, d // self.n_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        p = self.dropout if self.training else 0.0
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+        h = self.norm1(h + self.drop(self.mix(a.transpose(1, 2).reshape(b, t, d))))
+        inner = ACTIVATIONS[self.activation](self.expand(h))
+        return self.norm2(h + self.drop(self.contract(inner)))
+
+
+class BertNetwork(nn.Module):
+    """States (b, t, d) of tokens (b, t), and the heads of the two tasks.
+
+    Parameters
+    ----------
+    n_tokens, context : int
+        Sizes of the vocabulary and of the longest text.
+    dimension, n_layers, n_heads, inner : int
+        Width, depth, heads and inner width; ``SIZES`` has the published ones.
+    dropout : float
+        Share of activations dropped while training.
+    activation : str
+        Between the two layers.
+    epsilon : float
+        Of the layer norms.
+    n_types : int
+        How many kinds of sentences are told apart.
+    """
+
+    def __init__(
+        self,
+        n_tokens: int,
+        context: int = 512,
+        *,
+        dimension: int = 768,
+        n_layers: int = 12,
+        n_heads: int = 12,
+        inner: int = 3072,
+        dropout: float = 0.1,
+        activation: str = "gelu",
+        epsilon: float = 1e-12,
+        n_types: int = 2,
+    ) -> None:
+        super().__init__()
+        if dimension % n_heads:
+            raise value("BERT", f"dimension must be a multiple of n_heads={n_heads}", dimension)
+        if activation not in ACTIVATIONS:
+            raise value("BERT", f"activation must be one of {sorted(ACTIVATIONS)}", repr(activation))
+        self.context, self.activation = context, activation
+        self.tokens = nn.Embedding(n_tokens, dimension)
+        self.places = nn.Embedding(context, dimension)
+        self.types = nn.Embedding(n_types, dimension)
+        self.norm = nn.LayerNorm(dimension, eps=epsilon)
+        self.drop = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(dimension, n_heads, inner, dropout, activation, epsilon) for _ in range(n_layers)
+        )
+        self.pooler = nn.Linear(dimension, dimension)
+        self.guess = nn.Linear(dimension, dimension)
+        self.guess_norm = nn.LayerNorm(dimension, eps=epsilon)
+        self.guess_bias = nn.Parameter(torch.zeros(n_tokens))
+        self.follows = nn.Linear(dimension, 2)
+        for name, p in self.named_parameters():
+            if p.ndim == 2:
+                nn.init.normal_(p, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        types: Tensor | None = None,
+        chosen: Tensor | None = None,
+    ) -> Any:
+        """Return the states; with ``chosen`` (b, t), the logits of those tokens and of what follows, instead."""
+        h = self.encode(tokens, lengths, types)
+        if chosen is None:
+            return h
+        return self.guesses(h[chosen]), self.follows(self.pooled(h))
+
+    def encode(self, tokens: Tensor, lengths: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Return the states (b, t, d)."""
+        t = tokens.shape[1]
+        kind = self.types.weight[0] if types is None else self.types(types)
+        h = self.drop(self.norm(self.tokens(tokens) + kind + self.places.weight[:t]))
+        full = lengths is None or bool((lengths == t).all())
+        mask = None if full else padding_mask(lengths, t, tokens.device)[:, None, None]  # type: ignore[arg-type]
+        for block in self.blocks:
+            h = block(h, mask)
+        return h
+
+    def pooled(self, h: Tensor) -> Tensor:
+        """Return eq. 3, (b, d), from states."""
+        return torch.tanh(self.pooler(h[:, 0]))
+
+    def guesses(self, h: Tensor) -> Tensor:
+        """Return the logits of eq. 2 for states (..., d)."""
+        h = self.guess_norm(ACTIVATIONS[self.activation](self.guess(h)))
+        return F.linear(h, self.tokens.weight, self.guess_bias)

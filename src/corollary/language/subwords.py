@@ -1,0 +1,102 @@
+"""Subwords as BERT has them: pieces of words, with symbols to open, part, fill and hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from corollary import errors
+
+__all__ = ["WordPieces"]
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+class WordPieces:
+    """Texts as pieces of words and back, by the package ``tokenizers``.
+
+    Parameters
+    ----------
+    inner : tokenizers.Tokenizer
+        What does the work; it must know the five special symbols.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        numbers = [inner.token_to_id(name) for name in SPECIAL]
+        if None in numbers:
+            missing = SPECIAL[numbers.index(None)]
+            raise errors.value(
+                "BERT", f"the tokenizer must know {', '.join(SPECIAL)}", f"one without {missing}"
+            )
+        self.pad, self.unknown, self.open, self.part, self.mask = numbers
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int) -> WordPieces:
+        """Learn ``size`` pieces from texts, in lower case."""
+        tokenizers = _package()
+        inner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+        _dress(inner, tokenizers)
+        trainer = tokenizers.trainers.WordPieceTrainer(
+            vocab_size=size, special_tokens=list(SPECIAL), show_progress=False
+        )
+        inner.train_from_iterator(texts, trainer)
+        return cls(inner)
+
+    @classmethod
+    def read(cls, path: str | Path) -> WordPieces:
+        """Read ``tokenizer.json`` or ``vocab.txt``, given as a file or as its directory."""
+        tokenizers, path = _package(), Path(path)
+        names = ("tokenizer.json", "vocab.txt")
+        file = next((path / n for n in names if (path / n).is_file()), path) if path.is_dir() else path
+        if not file.is_file():
+            raise errors.value("BERT", f"{str(path)!r} must hold tokenizer.json or vocab.txt", "neither")
+        if file.suffix == ".json":
+            return cls(tokenizers.Tokenizer.from_file(str(file)))
+        inner = tokenizers.Tokenizer(tokenizers.models.WordPiece.from_file(str(file), unk_token="[UNK]"))
+        inner.add_special_tokens([name for name in SPECIAL if inner.token_to_id(name) is not None])
+        _dress(inner, tokenizers)
+        return cls(inner)
+
+    @classmethod
+    def restore(cls, dump: str) -> WordPieces:
+        """Return the tokenizer that was dumped."""
+        return cls(_package().Tokenizer.from_str(dump))
+
+    def dump(self) -> str:
+        """Return the tokenizer as JSON."""
+        return str(self.inner.to_str())
+
+    @property
+    def size(self) -> int:
+        """The number of pieces."""
+        return int(self.inner.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Return the pieces of a text, without opening and parting symbols."""
+        return list(self.inner.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of pieces."""
+        return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=True))
+
+    def __getstate__(self) -> str:
+        return self.dump()
+
+    def __setstate__(self, state: str) -> None:
+        self.__init__(_package().Tokenizer.from_str(state))  # type: ignore[misc]
+
+
+def _dress(inner: Any, tokenizers: Any) -> None:
+    inner.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    inner.decoder = tokenizers.decoders.WordPiece()
+
+
+def _package() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise errors.missing("BERT", "tokenizers", "language") from error
+    return tokenizers
