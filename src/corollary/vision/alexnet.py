@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from corollary.vision.net import ImageNet, is_small, room_for
+from corollary.vision.net import ImageNet, ResponseNorm, initialise, is_small, room_for
 
 __all__ = ["AlexNet"]
 
@@ -39,6 +39,9 @@ class AlexNet(ImageNet):
     width : int, optional
         Kernels of the first layer, a multiple of 6; the others keep their proportions. 96 as published,
         24 for images up to 64 pixels.
+    norm : bool, optional
+        Whether batch normalisation follows each convolution, instead of response normalisation; by default for
+        small images only.
 
     References
     ----------
@@ -53,6 +56,7 @@ class AlexNet(ImageNet):
         n_classes: int = 1000,
         size: int | tuple[int, int] = 224,
         width: int | None = None,
+        norm: bool | None = None,
     ) -> None:
         super().__init__()
         small = is_small(size)
@@ -60,17 +64,19 @@ class AlexNet(ImageNet):
         a = width or (24 if small else 96)
         b, c = 8 * a // 3, 4 * a
         hidden = 4096 * a // 96 if not small else 8 * a
+        norm = small if norm is None else norm
+        layers: list[nn.Module] = []
         first = nn.Conv2d(channels, a, 5, padding=2) if small else nn.Conv2d(channels, a, 11, 4, 2)
         h, w = (h, w) if small else ((h - 7) // 4 + 1, (w - 7) // 4 + 1)
-        layers: list[nn.Module] = [first, nn.ReLU(inplace=True), _response()]
-        h, w = _pool(layers, h, w)
-        layers += [nn.Conv2d(a, b, 5, padding=2, groups=2), nn.ReLU(inplace=True), _response()]
-        h, w = _pool(layers, h, w)
+        h, w = _add(layers, first, h, w, norm, response=True, pool=True)
+        second = nn.Conv2d(a, b, 5, padding=2, groups=2)
+        h, w = _add(layers, second, h, w, norm, response=True, pool=True)
         for n_in, n_out, groups in ((b, c, 1), (c, c, 2), (c, b, 2)):
-            layers += [nn.Conv2d(n_in, n_out, 3, padding=1, groups=groups), nn.ReLU(inplace=True)]
-        h, w = _pool(layers, h, w)
+            layer = nn.Conv2d(n_in, n_out, 3, padding=1, groups=groups)
+            h, w = _add(layers, layer, h, w, norm, pool=n_out == b)
         self.features = nn.Sequential(*layers)
         self.head = full_layers(b * h * w, hidden, n_classes)
+        initialise(self.features)
 
 
 def full_layers(n_in: int, hidden: int, n_classes: int) -> nn.Sequential:
@@ -87,13 +93,23 @@ def full_layers(n_in: int, hidden: int, n_classes: int) -> nn.Sequential:
     )
 
 
-def _response() -> nn.Module:
-    return nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=2.0)
-
-
-def _pool(layers: list[nn.Module], h: int, w: int) -> tuple[int, int]:
-    """Add a pooling if there is something left to pool; return the new sides."""
-    if min(h, w) < 3:
+def _add(
+    layers: list[nn.Module],
+    convolution: nn.Conv2d,
+    h: int,
+    w: int,
+    norm: bool,
+    response: bool = False,
+    pool: bool = False,
+) -> tuple[int, int]:
+    """Add a convolution and what follows it; return the new sides, halved if there was something to pool."""
+    layers.append(convolution)
+    if norm:
+        layers.append(nn.BatchNorm2d(convolution.out_channels))
+    layers.append(nn.ReLU(inplace=True))
+    if response and not norm:  # torch divides alpha by 5, the paper does not
+        layers.append(ResponseNorm(5, alpha=5e-4, beta=0.75, k=2.0))
+    if not pool or min(h, w) < 3:
         return h, w
     layers.append(nn.MaxPool2d(3, 2))
     return (h - 3) // 2 + 1, (w - 3) // 2 + 1

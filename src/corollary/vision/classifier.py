@@ -69,7 +69,7 @@ class BaseImageEstimator(GradientTrained):
     """What the estimators on images share: the border, the standardisation and the net."""
 
     input = "image"
-    _training_defaults = {"epochs": 10, "learning_rate": 1e-3, "batch_size": 64}
+    _training_defaults = {"epochs": 15, "learning_rate": 2e-3, "batch_size": 64, "schedule": "cosine"}
 
     def _check(self, X: Any, reset: bool) -> np.ndarray:
         shape = getattr(self, "image_shape_", None)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corollary.vision.net import Conv, ImageNet, initialise, is_small, room_for
+from corollary.vision.net import Conv, ImageNet, ResponseNorm, initialise, is_small, room_for
 
 __all__ = ["GoogLeNet", "Inception"]
 
@@ -34,7 +34,6 @@ MODULES = {
 }
 POOLED_BEFORE = ("4a", "5a")
 AUXILIARY_AFTER = ("4a", "4d")
-AUXILIARY_WEIGHT = 0.3
 
 
 class Inception(nn.Module):
@@ -132,10 +131,10 @@ def _stem(channels: int, width: int, norm: bool) -> nn.Sequential:
     return nn.Sequential(
         Conv(channels, width, 7, 2, norm=norm),
         nn.MaxPool2d(3, 2, 1),
-        nn.LocalResponseNorm(5),
+        ResponseNorm(5),
         Conv(width, width, 1, norm=norm),
         Conv(width, 3 * width, 3, norm=norm),
-        nn.LocalResponseNorm(5),
+        ResponseNorm(5),
         nn.MaxPool2d(3, 2, 1),
     )
 

@@ -58,6 +58,7 @@ class TableConv(nn.Module):
     def __init__(self, table: list[list[int]], n_in: int, kernel: int, padding: int) -> None:
         super().__init__()
         self.padding = padding
+        self.shape = (len(table), n_in, kernel, kernel)
         links = sum(map(len, table))
         self.weight = nn.Parameter(torch.empty(links, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(len(table)))
@@ -73,7 +74,7 @@ class TableConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the maps."""
-        kernels = F.pad(self.weight, (0, 0, 0, 0, 0, 1))[self.index]
+        kernels = F.pad(self.weight, (0, 0, 0, 0, 0, 1))[self.index].reshape(self.shape)
         return F.conv2d(x, kernels, self.bias, padding=self.padding)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from corollary.errors import value
 
-__all__ = ["Conv", "ImageNet", "Pointwise", "Standardise", "is_small", "pair", "room_for"]
+__all__ = ["Conv", "ImageNet", "Pointwise", "ResponseNorm", "Standardise", "is_small", "pair", "room_for"]
 
 SMALL = 64  # sides up to this get a stem that keeps the size, and a narrow default width
 
@@ -67,6 +67,14 @@ class Conv(nn.Sequential):
             layers.append(nn.BatchNorm2d(n_out))
         layers.append(nn.ReLU(inplace=True) if activation is None else activation)
         super().__init__(*layers)
+
+
+class ResponseNorm(nn.LocalResponseNorm):
+    """Torch's normalisation over neighbouring channels, also for bfloat16, for which it has no kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalised maps."""
+        return super().forward(x.float()).to(x.dtype) if x.dtype == torch.bfloat16 else super().forward(x)
 
 
 class Standardise(nn.Module):

@@ -44,7 +44,7 @@ SIZES = {
     "base": (768, 12, 12),
     "large": (1024, 24, 16),
 }
-GRID = 7  # patches along the shorter side that a default patch size gives at least
+GRID = 7  # patches along the shorter side of a small image, if patches of 2 x 2 or more allow it
 
 
 class Attention(nn.Module):
@@ -96,7 +96,7 @@ class ViT(ImageNet):
         Sides of the images.
     patch_size : int or (int, int), optional
         Sides of a patch; they must divide the image's. Smaller see finer, and cost with the fourth power.
-        16 by default, and for small images the largest that leaves 7 patches along the shorter side.
+        16 by default, and for small images the largest that leaves 7 patches along the shorter side (at least 2).
     width, depth, heads, hidden : int, optional
         Instead of the preset's: width of the tokens, layers, heads, width of the perceptrons.
     dropout : float, default=0.0
@@ -155,8 +155,10 @@ class ViT(ImageNet):
         self._draw()
 
     def _draw(self) -> None:
-        for part in (self.class_token, self.positions):
-            nn.init.trunc_normal_(part, std=0.02)
+        nn.init.trunc_normal_(self.class_token, std=0.02)
+        nn.init.normal_(
+            self.positions, std=0.5
+        )  # as large as the tokens: else it takes long to tell places apart
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -214,7 +216,7 @@ def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
     """Return the sides of a patch, chosen or checked."""
     common = gcd(*size)
     if patch_size is None:
-        most = 16 if not is_small(size) else max(1, min(size) // GRID)
+        most = 16 if not is_small(size) else max(2, min(size) // GRID)
         best = max(p for p in range(1, most + 1) if common % p == 0)
         return best, best
     patch = pair(patch_size)
