@@ -110,6 +110,7 @@ memory-network   | MemoryNetwork   | sequences.memory       | text | classifier 
 temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
 # language
 transformer      | Transformer     | language.transformer   | text | translator | | Encoder-decoder transformer, for texts from texts
+elmo             | ELMo            | language.elmo          | text | transformer | | Words in context, from characters and two language models
 bert             | BERT            | language.bert          | text | transformer | | Bidirectional encoder, pre-trained on texts
 bert-classifier  | BERTClassifier  | language.bert          | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer

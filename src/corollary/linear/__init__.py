@@ -7,8 +7,14 @@ from typing import Any
 
 _WHERE = {
     "FactorAnalysis": "factor_analysis",
+    "Lasso": "lasso",
+    "LinearRegression": "regression",
+    "LogisticRegression": "logistic",
     "PCA": "pca",
     "ProbabilisticPCA": "ppca",
+    "Ridge": "regression",
+    "SoftmaxRegression": "logistic",
+    "lasso_path": "lasso",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605
