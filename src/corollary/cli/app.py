@@ -197,7 +197,7 @@ def compare(
     test: Annotated[float, typer.Option(help="The share of the data held out.")] = 0.2,
     seed: Seed = 0,
     time_limit: Limit = None,
-    out: Annotated[Path | None, typer.Option(help="Write the plot to this .png file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the plot goes; by default below runs/.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit every system that can do the task on the same split, and rank them."""

@@ -44,6 +44,8 @@ def leaderboard(
         ]
         title = f"{board.task} on {board.data}"
         table(("system", "name", board.metric, "seconds", ""), rows, title)
+    if out is None and not as_json:
+        out = Path("runs") / f"compare-{board.data}-{board.task}.png"
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         save(board.plot(), out)
