@@ -51,7 +51,7 @@ class Group(NamedTuple):
         return len(self.inverse)
 
     def act(self, h: int, x: Tensor) -> Tensor:
-        """Return the signal (..., n) moved by h: :math:`u \\mapsto x(h^{-1} u)`."""
+        """Return the signal (..., n) moved by h: at u stands what was at h^-1 u."""
         return x[..., self.product[self.inverse[h]]]
 
 
