@@ -13,6 +13,7 @@ _WHERE = {
     "BERTClassifier": "bert",
     "BytePairTokenizer": "tokens",
     "CharacterTokenizer": "tokens",
+    "ELMo": "elmo",
     "GPT": "gpt",
     "Transformer": "transformer",
     "WordPieces": "subwords",
