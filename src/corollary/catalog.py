@@ -71,6 +71,9 @@ softmax-regression | SoftmaxRegression | linear.logistic    | table | classifier
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
 ppca             | ProbabilisticPCA | linear.ppca           | table | transformer density generator | | Probabilistic PCA: closed form, EM, missing values
 factor-analysis  | FactorAnalysis  | linear.factor_analysis | table | transformer density generator | | Factor analysis
+linear-autoencoder | LinearAutoencoder | linear.autoencoder | table | transformer | | Linear autoencoder by gradient descent
+autoencoder      | Autoencoder     | linear.autoencoder     | table | transformer | | Autoencoder, also denoising
+deep-linear      | DeepLinearNetwork | linear.deep_linear   | table | regressor | | Deep linear network and its modes
 # completion
 baseline         | BiasBaseline    | completion.baseline    | ratings | completer | | Means of row and column
 low-rank         | TruncatedSVD    | completion.truncated_svd | table | transformer | | Best approximation of low rank
@@ -123,6 +126,10 @@ resnet           | ImageClassifier net=resnet | vision.classifier | image | clas
 densenet         | ImageClassifier net=densenet | vision.classifier | image | classifier | | Densely connected network, for images
 vit              | ImageClassifier net=vit | vision.classifier | image | classifier | | Vision transformer, for images
 unet             | Segmenter net=unet | vision.segmenter | image | segmenter | | U-Net: a class for every pixel
+# sets
+deep-sets        | DeepSetsClassifier | sets.deep_sets      | set | classifier | | Deep sets, for classes
+deep-sets-regressor | DeepSetsRegressor | sets.deep_sets    | set | regressor | | Deep sets, for numbers
+pointnet         | PointNet        | sets.pointnet          | set | classifier | | PointNet, for point clouds and their parts
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | Chebyshev filters on a graph, for nodes

@@ -1,0 +1,27 @@
+"""Word embeddings. Names are imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "CooccurrenceEmbedding": "cooccurrence",
+    "GloVe": "glove",
+    "KeyedVectors": "vectors",
+    "SkipGram": "skipgram",
+    "read_word2vec": "vectors",
+    "window_counts": "corpus",
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.embeddings.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'corollary.embeddings' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
