@@ -82,7 +82,6 @@ svp              | SingularValueProjection   | completion.svp          | ratings
 svt              | SingularValueThresholding | completion.thresholding | ratings | completer | | Singular value thresholding and soft-impute
 nmf              | NMF             | completion.nmf         | table | transformer | | Non-negative matrix factorisation
 exact-recovery   | recovery_curve  | completion.recovery    | table | | function | When nuclear-norm minimisation recovers a matrix
-exact-recovery   | incoherence     | completion.recovery    | table | | function | How evenly a matrix spreads over its entries
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
