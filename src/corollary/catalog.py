@@ -88,8 +88,10 @@ gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer 
 plsa             | PLSA            | mixtures.plsa          | table | topic-model transformer | | Probabilistic latent semantic analysis
 lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation: topics by four inferences
 # embeddings
+cooccurrence     | CooccurrenceEmbedding | embeddings.cooccurrence | text | transformer | | Word vectors from eigenvectors of co-occurrence
 skipgram-negative | SkipGram loss=negative | embeddings.skipgram | text | transformer | | Skip-gram word vectors by negative sampling
 skipgram-softmax | SkipGram loss=softmax | embeddings.skipgram | text | transformer | | Skip-gram word vectors by the full softmax
+glove            | GloVe           | embeddings.glove       | text | transformer | | Word vectors from logarithms of co-occurrence counts
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers

@@ -97,7 +97,10 @@ def read(texts: list[list[str]], min_count: int, owner: str) -> tuple[Vocabulary
     rank = np.full(len(words), -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     found = Vocabulary([str(words[i]) for i in order], counts[order])
-    return found, _without_unknown(rank[codes], lengths)
+    corpus = _without_unknown(rank[codes], lengths)
+    if np.diff(corpus.start).max() < 2:
+        raise errors.value(owner, "some text must have two known words", "texts of single words")
+    return found, corpus
 
 
 def encode(texts: list[list[str]], index: dict[str, int]) -> Corpus:

@@ -31,7 +31,6 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from corollary import errors
 from corollary.base import Data, Estimator
 from corollary.embeddings.corpus import Corpus, as_tokens, read, window_counts
 from corollary.embeddings.skipgram_kernels import noise_table, sigmoid_table, train_texts
@@ -289,8 +288,6 @@ class SkipGram(WordVectors, Estimator):
         found, corpus = read(data.X, self.min_count, "SkipGram")
         self.words_, self.counts_ = found
         self._word_index = None
-        if np.diff(corpus.start).max() < 2:
-            raise errors.value("SkipGram", "some text must have two known words", "texts of single words")
         if self.loss == "softmax":
             return softmax_learner(window_counts(corpus, len(found.words), self.window), self, self._seed())
         return NegativeSampling(corpus, self.counts_, self, self._threads(), self._seed())
