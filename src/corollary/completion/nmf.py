@@ -333,6 +333,10 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"n_components": 2, "max_iter": 500}
 
+    @classmethod
+    def _test_data(cls) -> tuple[np.ndarray, None]:
+        return np.random.default_rng(0).gamma(1.0, size=(40, 6)), None
+
     # --- fitting -----------------------------------------------------------------------------------------
 
     def fit(self, X, y=None, W=None, H=None):

@@ -34,6 +34,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from corollary.base import Data, Estimator, Generator, Transformer
+from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics
 
 __all__ = ["BernoulliRBM", "free_energy"]
@@ -258,7 +259,8 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
         """Return the pseudo-likelihood of each row, one random entry of it being flipped."""
         v = self._query(X)
         places = self._numpy_rng().randint(0, v.shape[1], v.shape[0])
-        return pseudo_likelihood(v, places, self.components_, self.intercept_visible_, self.intercept_hidden_)
+        weights = (self.components_, self.intercept_visible_, self.intercept_hidden_)
+        return as_given(X, pseudo_likelihood(v, places, *weights))
 
     @property
     def _n_features_out(self) -> int:
