@@ -70,6 +70,35 @@ def _epoch(
     return mistakes, loss
 
 
+@njit(cache=True, fastmath=True)
+def _dense_epoch(X, y, weight, order, w, total, seen, eta, l1, l2, intercept):  # pragma: no cover - compiled
+    """Do what ``_epoch`` does, for dense rows."""
+    d, mistakes, loss = X.shape[1], 0, 0.0
+    for i in order:
+        x = X[i]
+        score = w[d]
+        for j in range(d):
+            score += w[j] * x[j]
+        if y[i] * score <= 0:
+            mistakes += 1
+            loss -= weight[i] * y[i] * score
+            move = eta * weight[i] * y[i]
+            for j in range(d):
+                w[j] += move * x[j]
+                total[j] += seen * move * x[j]
+            if intercept:
+                w[d] += move
+                total[d] += seen * move
+        if l1 != 0 or l2 != 0:
+            for j in range(d):
+                shrunk = w[j] * (1 - eta * l2)
+                shrunk = np.sign(shrunk) * max(abs(shrunk) - eta * l1, 0.0)
+                total[j] += seen * (shrunk - w[j])
+                w[j] = shrunk
+        seen += 1
+    return mistakes, loss
+
+
 class _Mistakes(Iteration):
     """One epoch over the samples, for every class that has not stopped yet."""
 
@@ -78,7 +107,8 @@ class _Mistakes(Iteration):
     def __init__(self, model: Perceptron, X: Any, y: np.ndarray, weight: np.ndarray, w: np.ndarray) -> None:
         super().__init__(model.max_iter)
         self.model, self.y, self.weight = model, y, weight
-        self.X, self.dtype = sparse.csr_matrix(X).astype(np.float64), X.dtype
+        self.dtype = X.dtype
+        self.X = X.astype(np.float64) if sparse.issparse(X) else np.ascontiguousarray(X, np.float64)
         self.rng = model._rng()
         self.kept, self.held = np.arange(X.shape[0]), None
         if model.early_stopping:
@@ -100,9 +130,11 @@ class _Mistakes(Iteration):
         wrong, losses = 0, 0.0
         for c in np.flatnonzero(self.active):
             seen = float(self.epochs[c] * len(order) + 1)
-            mistakes, loss = _epoch(
-                self.X.indptr, self.X.indices, self.X.data, self.y[c], self.weight, order, self.w[c], self.total[c],
-                seen, model.eta0, alpha * ratio, alpha * (1 - ratio), model.fit_intercept,
+            rows = (self.X.indptr, self.X.indices, self.X.data) if sparse.issparse(self.X) else (self.X,)
+            visit = _epoch if len(rows) == 3 else _dense_epoch
+            mistakes, loss = visit(
+                *rows, self.y[c], self.weight, order, self.w[c], self.total[c], seen, model.eta0,
+                alpha * ratio, alpha * (1 - ratio), model.fit_intercept,
             )  # fmt: skip
             self.epochs[c] += 1
             self.mistakes[c] += mistakes
@@ -330,7 +362,9 @@ class Perceptron(LinearClassifierMixin, Estimator):
             learner.y * (learner.X @ w[:, :-1].T + w[:, -1]).T / np.where(length > 0, length, 1)[:, None]
         )
         self.margin_ = distances.min(axis=1)
-        squares = learner.X.multiply(learner.X).sum(axis=1).max() + float(self.fit_intercept)
+        X = learner.X
+        squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("nd,nd->n", X, X)
+        squares = squares.max() + float(self.fit_intercept)
         separated = self.margin_ > 0
         self.novikov_bound_ = np.where(separated, squares / np.where(separated, self.margin_, 1) ** 2, np.inf)
 

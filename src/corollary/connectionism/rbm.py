@@ -39,7 +39,7 @@ from corollary.engine.learner import Iteration, Metrics
 
 __all__ = ["BernoulliRBM", "free_energy"]
 
-WATCHED = 500  # rows on which the history's pseudo-likelihood is taken
+WATCHED = 100  # rows on which the history's pseudo-likelihood is taken
 BURN_IN = 1000  # Gibbs steps before a sample is drawn
 
 
@@ -93,7 +93,9 @@ class _Persistent(Iteration):
         h_model = mean_hidden(v_model, self.W, self.c)
         rate = self.rate / v.shape[0]
         change = safe_sparse_dot(v.T, h, dense_output=True).T - h_model.T @ v_model
-        self.W = self.W + rate * change
+        change *= self.W.dtype.type(rate)
+        change += self.W
+        self.W = change
         # sums of a batch in double precision: rounding them would add up over the updates
         hidden, visible = (part.sum(axis=0, dtype=np.float64) for part in (h_model, v_model))
         self.c = (self.c + rate * (h.sum(axis=0, dtype=np.float64) - hidden)).astype(self.c.dtype)
@@ -146,7 +148,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
     h_samples_ : ndarray of shape (batch_size, n_components)
         Hidden states of the chains.
     history_ : list of dict
-        Step, pseudo-likelihood of the first 500 rows and seconds.
+        Step, pseudo-likelihood of the first 100 rows and seconds.
 
     Notes
     -----
