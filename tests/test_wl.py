@@ -121,6 +121,8 @@ def test_the_kernel_equals_that_of_grakel():
     (lambda G: weisfeiler_lehman(G, -1), ValueError, "iterations must be an integer of at least 0; got -1"),
     (lambda G: weisfeiler_lehman(G, labels=[0]), ValueError, "one label per node of every graph; got a mismatch at graph 0"),
     (lambda G: weisfeiler_lehman(G, labels=[0.5] * 4), TypeError, "labels must be integers; got float64"),
+    (lambda G: weisfeiler_lehman([Graph(None, np.array([[0], [5]]), num_nodes=3)]), ValueError, "join nodes 0 to 2"),
+    (lambda G: weisfeiler_lehman([Graph(None, np.array([[-1], [0]]), num_nodes=3)]), ValueError, "edge 0 from -1 to 0"),
     (lambda G: weisfeiler_lehman([]), ValueError, "at least one graph"),
     (lambda G: weisfeiler_lehman([3]), TypeError, "a graph must have edge_index"),
 ])  # fmt: skip

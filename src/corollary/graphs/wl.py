@@ -200,7 +200,18 @@ def _union(graphs: Iterable[Any]) -> Union:
     graphs = list(graphs)
     if graphs and all(_is_simple_networkx(G) for G in graphs):
         return _from_networkx(graphs)
-    return _from_arrays(check_graphs(graphs, "weisfeiler_lehman", features=False))
+    if graphs and all(isinstance(g, Graph) and _is_plain(g) for g in graphs):
+        union, wrong = _from_arrays(graphs)
+        if not wrong:
+            return union
+    return _from_arrays(check_graphs(graphs, "weisfeiler_lehman", features=False))[0]
+
+
+def _is_plain(g: Graph) -> bool:
+    """Whether a graph is already in the form that the border would give it, but for the range of its edges."""
+    edges = g.edge_index
+    form = isinstance(edges, np.ndarray) and edges.dtype == np.int64 and edges.ndim == 2 and len(edges) == 2
+    return form and bool(g.num_nodes)
 
 
 def _is_simple_networkx(G: Any) -> bool:
@@ -231,12 +242,17 @@ def _renumbered(adj: Any) -> Iterable[int]:
     return map(place.__getitem__, chain.from_iterable(adj.values()))
 
 
-def _from_arrays(graphs: list[Graph]) -> Union:
+def _from_arrays(graphs: list[Graph]) -> tuple[Union, bool]:
+    """Return the union of graphs, and whether some edge leaves its graph (then the union is of no use)."""
     from corollary.nn.sparse_kernels import counting_sort
 
     sizes = np.array([g.num_nodes for g in graphs])
+    counts = np.array([g.num_edges for g in graphs])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     edges = np.concatenate([g.edge_index for g in graphs], axis=1)
-    edges = edges + np.repeat(offsets[:-1], [g.num_edges for g in graphs])
+    # Taken as unsigned, a negative number is larger than any size.
+    if (edges.view(np.uint64) >= np.repeat(sizes, counts).view(np.uint64)).any():
+        return Union(offsets, edges[0], offsets), True
+    edges += np.repeat(offsets[:-1], counts)
     start, order = counting_sort(edges[1], int(offsets[-1]))
-    return Union(start, edges[0][order], offsets)
+    return Union(start, edges[0][order], offsets), False
