@@ -92,7 +92,9 @@ class _Persistent(Iteration):
         v_model = (self.rng.uniform(size=p.shape) < p).astype(self.W.dtype)
         h_model = mean_hidden(v_model, self.W, self.c)
         rate = self.rate / v.shape[0]
-        change = safe_sparse_dot(v.T, h, dense_output=True).T - h_model.T @ v_model
+        # all of one memory order: (k, d) row by row, as W is
+        change = np.ascontiguousarray((v.T @ h).T) if sparse.issparse(v) else h.T @ v
+        change -= h_model.T @ v_model
         change *= self.W.dtype.type(rate)
         change += self.W
         self.W = change
