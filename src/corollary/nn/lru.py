@@ -33,8 +33,8 @@ __all__ = ["LRU", "linear_scan", "scan_loop", "scan_parallel"]
 def scan_loop(v: Tensor, lam: Tensor) -> Tensor:
     """Return the states of eq. 1 for inputs v (b, t, n) and lam (n,), one step after another."""
     x, states = torch.zeros_like(v[:, 0]), []
-    for t in range(v.shape[1]):
-        x = lam * x + v[:, t]
+    for step in v.unbind(1):
+        x = lam * x + step
         states.append(x)
     return torch.stack(states, 1)
 
@@ -75,7 +75,7 @@ def _scanned(vr: Tensor, vi: Tensor, lr: Tensor, li: Tensor, reverse: bool) -> t
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return torch.einsum("btn,btn->n", a, b)
+    return (a * b).sum((0, 1))
 
 
 def linear_scan(vr: Tensor, vi: Tensor, lr: Tensor, li: Tensor) -> tuple[Tensor, Tensor]:
