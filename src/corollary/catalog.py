@@ -143,6 +143,20 @@ laplacian        | laplacian       | theory.graphs          | graph | | function
 equivariance     | equivariance    | theory.symmetry        | table | | function | Groups, averaging, and a test of symmetry for any module
 # generative
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
+# optimisation
+gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
+sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent
+minibatch        | create name=minibatch  | optim | table | | optimiser | Stochastic gradient descent on batches
+heavy-ball       | create name=heavy-ball | optim | table | | optimiser | Descent with momentum
+nesterov         | create name=nesterov   | optim | table | | optimiser | Nesterov's accelerated descent
+adagrad          | create name=adagrad    | optim | table | | optimiser | Step sizes from summed squared gradients
+rmsprop          | create name=rmsprop    | optim | table | | optimiser | Step sizes from averaged squared gradients
+adam             | create name=adam       | optim | table | | optimiser | Averaged gradients and squared gradients
+amsgrad          | create name=amsgrad    | optim | table | | optimiser | Adam with step sizes that never grow
+muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum, for matrices
+schedules        | schedule               | optim | table | | function | Step-size schedules
+# data
+augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 """
 
 _ALL: tuple[Entry, ...] = tuple(_entries())
