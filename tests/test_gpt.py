@@ -27,7 +27,8 @@ with warnings.catch_warnings():
     from transformers.generation import logits_process as warpers
 
 V = 61
-PLAIN = {"vocab_size": V, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}  # fmt: skip
+PLAIN = {"vocab_size": V, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4,
+         "bos_token_id": 0, "eos_token_id": 0}  # fmt: skip
 CONFIGS = [
     PLAIN,
     {**PLAIN, "n_inner": 48, "activation_function": "gelu", "layer_norm_epsilon": 1e-3},
