@@ -250,3 +250,40 @@ def test_activations_of_several_inputs():
     assert torch.equal(activation("maxout")(z), torch.tensor([[3.0, -1.0]]))
     assert torch.equal(activation("heaviside")(z), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     torch.testing.assert_close(activation("softmax")(z).sum(-1), torch.ones(1))
+
+
+# --- the convolution with its own weight gradient --------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's forward mode uses its own old scripting
+def test_weight_gradient_as_a_product(monkeypatch):
+    from corollary.nn import Conv3x3, convolution
+
+    monkeypatch.setattr(convolution, "DEEP", 1)
+    monkeypatch.setattr(convolution, "COLUMNS", 9 * 3 * 5 * 4 * 2)  # two images at a time
+    ours = Conv3x3(3, 4).double()
+    theirs = nn.Conv2d(3, 4, 3, padding=1, bias=False).double()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(5, 3, 5, 4, dtype=torch.float64)
+    x1, x2 = x.clone().requires_grad_(), x.clone().requires_grad_()
+    out = ours(x1)
+    assert type(out.grad_fn).__name__ == "_ConvolutionBackward"
+    out.square().sum().backward()
+    theirs(x2).square().sum().backward()
+    torch.testing.assert_close(x1.grad, x2.grad, rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours.weight.grad, theirs.weight.grad, rtol=0, atol=1e-11)
+    w = ours.weight.detach().requires_grad_()
+    apply = convolution._Convolution.apply
+    assert torch.autograd.gradcheck(apply, (x1[:2], w), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(apply, (x1[:1], w))
+    per_image = torch.func.vmap(torch.func.grad(lambda w, x: apply(x[None], w).sum()), (None, 0))(w, x)
+    torch.testing.assert_close(per_image.sum(0), torch.func.grad(lambda w: apply(x, w).sum())(w))
+
+
+def test_elsewhere_it_is_torchs_convolution():
+    from corollary.nn import Conv3x3
+
+    layer, x = Conv3x3(128, 2), torch.randn(1, 128, 4, 4)
+    assert "_Convolution" in type(layer(x).grad_fn).__name__
+    for other in (layer.eval()(x), layer.train().bfloat16()(x.bfloat16()), Conv3x3(3, 2)(x[:, :3])):
+        assert "_Convolution" not in type(other.grad_fn).__name__

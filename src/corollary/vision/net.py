@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.convolution import Conv3x3
 
 __all__ = ["Conv", "ImageNet", "Pointwise", "ResponseNorm", "Standardise", "is_small", "pair", "room_for"]
 
@@ -60,13 +61,19 @@ class Conv(nn.Sequential):
         norm: bool = True,
         activation: nn.Module | None = None,
     ) -> None:
-        plain = kernel > 1 or stride == 1
-        first = nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2, bias=not norm) if plain else None
-        layers: list[nn.Module] = [first or Pointwise(n_in, n_out, stride)]
+        layers: list[nn.Module] = [_convolution(n_in, n_out, kernel, stride, bias=not norm)]
         if norm:
             layers.append(nn.BatchNorm2d(n_out))
         layers.append(nn.ReLU(inplace=True) if activation is None else activation)
         super().__init__(*layers)
+
+
+def _convolution(n_in: int, n_out: int, kernel: int, stride: int, bias: bool) -> nn.Conv2d:
+    if kernel == 1 and stride > 1 and not bias:
+        return Pointwise(n_in, n_out, stride)
+    if kernel == 3 and stride == 1 and not bias:
+        return Conv3x3(n_in, n_out)
+    return nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2, bias=bias)
 
 
 class ResponseNorm(nn.LocalResponseNorm):
