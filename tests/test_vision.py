@@ -360,7 +360,7 @@ BAD = [
     (lambda: fit(X=np.zeros((8, 2, 2))), "at least 4 x 4; got 2 x 2"),
     (lambda: fit(y=["a"] * 8), "at least two classes"),
     (lambda: fit(y=["a", "b"]), r"one entry per sample \(8\)"),
-    (lambda: fit(ImageClassifier("resnet19")), "net"),
+    (lambda: fit(ImageClassifier("resnet19")), "no net named 'resnet19'. Closest: 'resnet1"),
     (lambda: fit(ImageClassifier("lenet", width=3)), r"options must be among \[\]; got \['width'\]"),
     (lambda: fit().predict(np.zeros((1, 10, 10))), "images must be 12 x 12; got 10 x 10"),
     (lambda: fit().predict(np.zeros((1, 3, 12, 12))), "images must have 1 channels; got 3"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from corollary.base import Classifier, Data, GradientTrained, as_tensor
 from corollary.data.kinds import check_images
 from corollary.engine.training import Training
+from corollary.errors import unknown
 from corollary.vision.net import Standardise
 from corollary.vision.nets import CLASSIFIERS, build
 
@@ -36,7 +37,9 @@ PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
 
 def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
     """Return the weighted mean of one loss per sample."""
-    return losses.mean() if weight is None else losses @ (weight / weight.sum())
+    if weight is None:
+        return losses.mean()
+    return losses @ (weight / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny))  # all may weigh nothing
 
 
 def objective(
@@ -69,6 +72,7 @@ class BaseImageEstimator(GradientTrained):
     """What the estimators on images share: the border, the standardisation and the net."""
 
     input = "image"
+    _nets: ClassVar[set[str]]
     _training_defaults = {"epochs": 15, "learning_rate": 2e-3, "batch_size": 64, "schedule": "cosine"}
 
     def _check(self, X: Any, reset: bool) -> np.ndarray:
@@ -79,6 +83,8 @@ class BaseImageEstimator(GradientTrained):
 
     def _images(self, data: Data) -> Tensor:
         """Remember the shape and the channels' statistics; return the images."""
+        if self.net not in self._nets:
+            raise unknown(type(self).__name__, "net", self.net, self._nets)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
         self.channel_mean_ = data.X.mean((0, 2, 3), dtype=np.float64)
@@ -155,8 +161,9 @@ class ImageClassifier(Classifier, BaseImageEstimator):
     True
     """
 
+    _nets = CLASSIFIERS
     _parameter_constraints = {
-        "net": [StrOptions(CLASSIFIERS)],
+        "net": [str],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "options": [None, dict],
         "class_weight": [None, dict, StrOptions({"balanced"})],

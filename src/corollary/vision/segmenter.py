@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
@@ -93,8 +93,9 @@ class Segmenter(BaseImageEstimator):
     """
 
     role = "segmenter"
+    _nets = SEGMENTERS
     _parameter_constraints = {
-        "net": [StrOptions(SEGMENTERS)],
+        "net": [str],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "options": [None, dict],
         "random_state": ["random_state"],
