@@ -6,15 +6,20 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "Autoencoder": "autoencoder",
+    "DeepLinearNetwork": "deep_linear",
     "FactorAnalysis": "factor_analysis",
     "Lasso": "lasso",
+    "LinearAutoencoder": "autoencoder",
     "LinearRegression": "regression",
     "LogisticRegression": "logistic",
     "PCA": "pca",
     "ProbabilisticPCA": "ppca",
     "Ridge": "regression",
     "SoftmaxRegression": "logistic",
+    "critical_points": "deep_linear",
     "lasso_path": "lasso",
+    "mode_trajectory": "deep_linear",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605
