@@ -328,3 +328,24 @@ def test_coherence_extremes():
     topics = np.array([[9, 8, 0, 0, 0], [0, 0, 9, 8, 0], [9, 0, 0, 0, 8.0]])
     np.testing.assert_allclose(T.coherence(topics, X, 2), [1, -1, 0], atol=1e-12)
     assert T.coherence(np.array([[1, 2.0]]), np.ones((3, 2)), 2) == [1.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["batch", "online"])
+def test_two_processes_give_the_topics_of_one(corpus, inference):
+    X = corpus[0][:101]
+    params = {"n_components": 3, "inference": inference, "max_iter": 3, "random_state": 0}
+    one = LDA(**params).fit(X)
+    with Run(processes=2):
+        two = LDA(**params).fit(X)
+    np.testing.assert_allclose(two.components_, one.components_, rtol=1e-9)  # sums in another order
+
+
+@pytest.mark.slow
+def test_two_processes_share_collapsed_inference(corpus):
+    X = corpus[0]
+    one = LDA(5, inference="cvb0", max_iter=15, random_state=0).fit(X)
+    with Run(processes=2):
+        two = LDA(5, inference="cvb0", max_iter=15, random_state=0).fit(X)
+    assert two.bound_ == pytest.approx(one.bound_, rel=0.02)  # each sees the other's changes a sweep later
+    assert two.components_.sum() == pytest.approx(one.components_.sum(), rel=1e-4)
