@@ -130,7 +130,8 @@ unet             | Segmenter net=unet | vision.segmenter | image | segmenter | |
 # sets
 deep-sets        | DeepSetsClassifier | sets.deep_sets      | set | classifier | | Deep sets, for classes
 deep-sets-regressor | DeepSetsRegressor | sets.deep_sets    | set | regressor | | Deep sets, for numbers
-pointnet         | PointNet        | sets.pointnet          | set | classifier | | PointNet, for point clouds and their parts
+pointnet         | PointNet        | sets.pointnet          | set | classifier | | PointNet, for classes of point clouds
+pointnet-parts   | PointNetSegmenter | sets.pointnet        | set | tagger | | PointNet, for the parts of point clouds
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
 chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | Chebyshev filters on a graph, for nodes

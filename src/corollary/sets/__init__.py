@@ -1,0 +1,28 @@
+"""Learning on sets: of any size, in any order.
+
+Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "DeepSetsClassifier": "deep_sets",
+    "DeepSetsRegressor": "deep_sets",
+    "PointNet": "pointnet",
+    "PointNetSegmenter": "pointnet",
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"corollary.sets.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'corollary.sets' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

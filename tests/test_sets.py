@@ -1,0 +1,134 @@
+"""Functions of sets: any size, any order."""
+
+import numpy as np
+import pytest
+import torch
+
+from corollary import DeepSetsClassifier, DeepSetsRegressor, PointNet, PointNetSegmenter, Training
+from corollary.nn.deep_sets import DeepSets, EquivariantLinear, set_pool
+from corollary.sets.pointnet import PointNetwork
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max"])
+@pytest.mark.parametrize("equivariant", [False, True])
+def test_order_and_padding_do_not_matter(pooling, equivariant):
+    torch.manual_seed(0)
+    net = DeepSets(3, 2, (8, 8), pooling=pooling, equivariant=equivariant).double()
+    x, order = torch.randn(1, 6, 3).double(), torch.randperm(6)
+    out, turned = net(x), net(x[:, order])
+    torch.testing.assert_close(turned, out[:, order] if equivariant else out)
+    padded = torch.cat([x, torch.full((1, 3, 3), 1e3).double()], 1)
+    found = net(padded, torch.tensor([6]))
+    torch.testing.assert_close(found[:, :6] if equivariant else found, out)
+    found.sum().backward()
+    assert all((p.grad != 0).any() for p in net.parameters())
+
+
+def test_pooling_by_hand_and_of_nothing():
+    x = torch.tensor([[[1.0], [3.0], [9.0]], [[7.0], [7.0], [7.0]]])
+    for how, wanted in (("sum", [4.0, 0.0]), ("mean", [2.0, 0.0]), ("max", [3.0, 0.0])):
+        assert set_pool(x, torch.tensor([2, 0]), how)[:, 0].tolist() == wanted
+        assert set_pool(x[:, :0], torch.tensor([0, 0]), how).tolist() == [[0.0], [0.0]]
+        assert set_pool(x[:, :0], None, how).tolist() == [[0.0], [0.0]]
+
+
+def test_equivariant_layer_is_its_equation():
+    layer = EquivariantLinear(2, 3, "sum").double()
+    x = torch.randn(1, 4, 2).double()
+    wanted = x @ layer.own.weight.T + layer.own.bias + x.sum(1, keepdim=True) @ layer.all.weight.T
+    torch.testing.assert_close(layer(x), wanted)
+
+
+def test_sums_of_digits_reach_beyond_the_sizes_seen():
+    rng = np.random.default_rng(0)
+    X = [rng.integers(0, 10, size=(m, 1)).astype(np.float32) for m in rng.integers(1, 8, size=400)]
+    model = DeepSetsRegressor(random_state=0).fit(X, [x.sum() for x in X])
+    large = [rng.integers(0, 10, size=(12, 1)).astype(np.float32) for _ in range(100)]
+    assert model.score(X, [x.sum() for x in X]) > 0.98
+    assert model.score(large, [x.sum() for x in large]) > 0.5
+    assert model.predict(X).dtype == np.float32
+
+
+def test_empty_sets_and_company():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(m, 2)) for m in rng.integers(0, 5, size=40)]
+    y = [len(x) > 1 for x in X]
+    model = DeepSetsClassifier(training=Training(3), random_state=0).fit(X, y)
+    alone = np.concatenate([model.predict_proba([x]) for x in X])
+    np.testing.assert_allclose(model.predict_proba(X), alone, atol=1e-10)
+    turned = model.predict_proba([x[::-1] for x in X])
+    np.testing.assert_allclose(turned, alone, atol=1e-10)
+
+
+# --- PointNet ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segment", [False, True])
+def test_pointnet_order_padding_and_gradients(segment):
+    torch.manual_seed(0)
+    net = PointNetwork(3, 2, width=4, segment=segment, dropout=0.0).double()
+    for turn in (
+        net.turn,
+        net.turn_features,
+    ):  # away from the identity, where the layers before have no gradient
+        torch.nn.init.normal_(turn.matrix.weight, std=0.1)
+    x, order = torch.randn(1, 9, 3).double(), torch.randperm(9)
+    out, turned = net(x)[0], net(x[:, order])[0]
+    torch.testing.assert_close(turned, out[:, order] if segment else out)
+    padded = torch.cat([x, torch.full((1, 4, 3), 1e3).double()], 1)
+    found = net(padded, torch.tensor([9]))[0]
+    torch.testing.assert_close(found[:, :9] if segment else found, out)
+    logits, penalty = net(x)
+    (logits.square().sum() + penalty.sum()).backward()
+    assert all((p.grad != 0).any() for p in net.parameters())
+
+
+def test_a_turn_undoes_a_rotation():
+    torch.manual_seed(0)
+    net = PointNetwork(3, 2, width=4, dropout=0.0).double()
+    R = torch.linalg.qr(torch.randn(3, 3).double())[0]
+    x = torch.randn(2, 9, 3).double()
+    out, penalty = net(x)
+    assert (penalty == 0).all()  # turns begin as the identity
+    net.turn.forward = lambda cloud, lengths=None: R.T.expand(len(cloud), 3, 3)
+    torch.testing.assert_close(net(x @ R)[0], out)
+
+
+def test_pointnet_learns_shapes_and_parts():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(rng.integers(15, 30), 3)) for _ in range(120)]
+    y = np.arange(120) % 2
+    X = [
+        x / np.linalg.norm(x, axis=1, keepdims=True) if c else x for x, c in zip(X, y)
+    ]  # a sphere, or a ball
+    model = PointNet(8, training=Training(30, learning_rate=3e-3), random_state=0).fit(X[:80], y[:80])
+    assert model.score(X[80:], y[80:]) > 0.9
+    np.testing.assert_allclose(model.predict_proba([5 * x + 2 for x in X]), model.predict_proba(X), atol=1e-8)
+    parts = [np.where(x[:, 0] > x[:, 0].mean(), "right", "left") for x in X]
+    tagger = PointNetSegmenter(16, training=Training(120, learning_rate=3e-3), random_state=0).fit(
+        X[:80], parts[:80]
+    )
+    assert tagger.score(X[80:], parts[80:]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "y", "message"),
+    [
+        (
+            DeepSetsClassifier(),
+            [np.zeros((2, 3)), np.zeros((2, 2))],
+            [0, 1],
+            "must have dimension 3; got 2 in set 1",
+        ),
+        (DeepSetsClassifier(()), [np.zeros((2, 3))] * 2, [0, 1], "hidden_layer_sizes must be positive"),
+        (PointNet(), [np.zeros((0, 3)), np.zeros((2, 3))], [0, 1], "1 or more elements; got 0 in set 0"),
+        (PointNetSegmenter(), [np.zeros((2, 3))], [[0, 1, 1]], "cloud 0 has 2 points"),
+        (PointNetSegmenter(), [np.zeros((2, 3))], None, "one array of labels per cloud"),
+        (PointNetSegmenter(), [np.zeros((2, 3))], [[1, 1]], "at least two classes"),
+    ],
+)
+def test_sets_bad_input(model, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
