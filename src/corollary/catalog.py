@@ -84,6 +84,7 @@ nmf              | NMF             | completion.nmf         | table | transforme
 exact-recovery   | recovery_curve  | completion.recovery    | table | | function | When nuclear-norm minimisation recovers a matrix
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
+em-mixture       | Mixture         | mixtures.mixture       | table | clusterer density generator | | Mixture of any component by EM
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
 plsa             | PLSA            | mixtures.plsa          | table | topic-model transformer | | Probabilistic latent semantic analysis
 lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation: topics by four inferences

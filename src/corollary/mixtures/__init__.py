@@ -8,6 +8,7 @@ from typing import Any
 _WHERE = {
     "GaussianMixture": "gaussian",
     "LatentDirichletAllocation": "lda",
+    "Mixture": "mixture",
     "PLSA": "plsa",
 }
 
