@@ -1,5 +1,6 @@
 """A fit killed at any moment and resumed gives, bit for bit, the model of an uninterrupted one."""
 
+import os
 import random
 import signal
 import subprocess
@@ -34,7 +35,8 @@ with corollary.Run(sys.argv[1], resume=True, checkpoint_every=0, callbacks=[star
 
 def start(script, directory, slow):
     command = [sys.executable, "-W", "ignore", "-c", SCRIPTS[script] + FIT, str(directory), str(slow)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    threads = {**os.environ, "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=threads)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

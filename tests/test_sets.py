@@ -98,19 +98,16 @@ def test_a_turn_undoes_a_rotation():
 
 def test_pointnet_learns_shapes_and_parts():
     rng = np.random.default_rng(0)
-    X = [rng.normal(size=(rng.integers(15, 30), 3)) for _ in range(120)]
-    y = np.arange(120) % 2
-    X = [
-        x / np.linalg.norm(x, axis=1, keepdims=True) if c else x for x, c in zip(X, y)
-    ]  # a sphere, or a ball
-    model = PointNet(8, training=Training(30, learning_rate=3e-3), random_state=0).fit(X[:80], y[:80])
-    assert model.score(X[80:], y[80:]) > 0.9
+    X = [rng.normal(size=(rng.integers(15, 30), 3)) for _ in range(200)]
+    y = np.arange(200) % 2
+    X = [x / np.linalg.norm(x, axis=1, keepdims=True) if c else x for x, c in zip(X, y)]  # a sphere, or a ball
+    plan = Training(40, learning_rate=3e-3, batch_size=16)
+    model = PointNet(16, training=plan, random_state=0).fit(X[:150], y[:150])
+    assert model.score(X[150:], y[150:]) > 0.9
     np.testing.assert_allclose(model.predict_proba([5 * x + 2 for x in X]), model.predict_proba(X), atol=1e-8)
     parts = [np.where(x[:, 0] > x[:, 0].mean(), "right", "left") for x in X]
-    tagger = PointNetSegmenter(16, training=Training(120, learning_rate=3e-3), random_state=0).fit(
-        X[:80], parts[:80]
-    )
-    assert tagger.score(X[80:], parts[80:]) > 0.9
+    tagger = PointNetSegmenter(16, training=plan, random_state=0).fit(X[:150], parts[:150])
+    assert tagger.score(X[150:], parts[150:]) > 0.9
 
 
 @pytest.mark.parametrize(

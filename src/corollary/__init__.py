@@ -7,9 +7,15 @@ from the catalog when they are first used, so importing the package costs next t
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# numba and torch share OpenMP: starting numba's threads sets the number of torch's, and with it the order of
+# sums. One variable therefore rules both.
+if "OMP_NUM_THREADS" in os.environ:
+    os.environ.setdefault("NUMBA_NUM_THREADS", os.environ["OMP_NUM_THREADS"])
 
 _TOOLS = {
     "EarlyStopping": "corollary.engine.loop",
