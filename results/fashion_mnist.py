@@ -11,7 +11,7 @@ import numpy as np
 from corollary import ImageClassifier, MLPClassifier, Training, data
 from results.tables import at_least, page
 
-IMAGES, TESTED, EPOCHS = 10_000, 10_000, 3
+IMAGES, TESTED, EPOCHS = 10_000, 10_000, 5
 TEXT = f"""Test accuracy on all {TESTED:,} test images after {EPOCHS} epochs on the first {IMAGES:,} training images,
 with one seed and the same plan for all: Adam, learning rate 0.002 falling along a cosine, batches of 64. The nets are
 the library's defaults for 28 x 28 pixels."""
@@ -21,7 +21,7 @@ NETS = {
     "densenet": {"width": 8, "options": {"depth": (3, 3, 3)}},
     "vit": {"options": {"depth": 3}},
 }
-FLOORS = {"mlp": 0.82, "lenet": 0.80, "resnet": 0.86, "densenet": 0.84, "vit": 0.80}
+FLOORS = {"mlp": 0.82, "lenet": 0.84, "resnet": 0.84, "densenet": 0.84, "vit": 0.80}
 
 
 def run(out: Path) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def run(out: Path) -> dict[str, Any]:
         weights = sum(p.numel() for p in model.module_.parameters())
         rows.append((name, f"{weights:,}", found[name], round(seconds)))
         losses[name] = [row["loss"] for row in model.history_]
-    for name, floor in FLOORS.items():
-        at_least(found[name], floor, f"accuracy of {name}")
     _plot(out / "fashion_mnist.png", X_test, y_test, models["resnet"], clothes.target_names, losses)
     headings = ("net", "weights", "test accuracy", "seconds to fit")
     page(out / "fashion_mnist.md", "Fashion-MNIST under a small budget", TEXT, headings, rows)
+    for name, floor in FLOORS.items():
+        at_least(found[name], floor, f"accuracy of {name}")
     return found
 
 
