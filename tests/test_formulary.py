@@ -1,7 +1,10 @@
 """Every formula of the inventory is there, holds, and can fail."""
 
 import re
+import sys
+from importlib import import_module
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import pytest
 import torch
@@ -68,7 +71,79 @@ def test_records_are_whole(f):
     assert f.latex.count("{") == f.latex.count("}")
     assert re.search(r"00[0-4]", f.where)
     known = {line.split()[0] for line in (Path(__file__).parent / "systems.txt").read_text().splitlines()}
-    assert set(f.systems) <= known
+    assert set(f.systems) <= known | {entry.id for entry in catalog.entries()}
+
+
+def resolve(name):
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def codes(thing):
+    """The code that runs when a function is called, or a class made or one of its methods called."""
+    if isinstance(thing, type):
+        own = [kind for kind in thing.__mro__ if kind.__module__ == thing.__module__]
+        found = [getattr(part, "__func__", part) for kind in own for part in vars(kind).values()]
+        return {part.__code__ for part in found if isinstance(part, FunctionType)}
+    while hasattr(thing, "__wrapped__"):
+        thing = thing.__wrapped__
+    return {thing.__code__}
+
+
+def ran(action):
+    """All Python code that runs during an action."""
+    seen: set[CodeType] = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: seen.add(frame.f_code) if event == "call" else None)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+PACKAGE = Path(import_module("corollary").__file__).parent
+AROUND = (
+    "formulas",
+    "data",
+    "engine",
+)  # what checks themselves are made of, and what every fit passes through
+
+
+@pytest.mark.parametrize("name", sorted({name for f in FORMULAS for name in f.functions}))
+def test_functions_are_public_names_of_the_library(name):
+    assert name.startswith("corollary.") and not any(part.startswith("_") for part in name.split("."))
+    assert callable(resolve(name))
+
+
+@pytest.mark.parametrize("f", FORMULAS, ids=lambda f: f.id)
+def test_functions_named_are_called_and_functions_called_are_named(f):
+    f.check()  # what is only imported, compiled or cached once must not count
+    seen = ran(f.check)
+    idle = [name for name in f.functions if not codes(resolve(name)) & seen]
+    assert not idle, "named, but not called by the check"
+    inside = [Path(code.co_filename) for code in seen]
+    chapters = {p.relative_to(PACKAGE).parts[0] for p in inside if p.is_relative_to(PACKAGE)} - {*AROUND}
+    assert bool(f.functions) == any((PACKAGE / chapter).is_dir() for chapter in chapters)
+
+
+def test_systems_are_linked_to_code_by_formulas():
+    """Nearly every system that is there has a formula whose check calls the library."""
+    linked = {system for f in FORMULAS if f.functions for system in f.systems}
+    named = {system for f in FORMULAS for system in f.systems}
+    there = {entry.id for entry in catalog.entries()} & named
+    assert len(there & linked) >= 0.9 * len(there), sorted(there - linked)
+
+
+def test_every_system_has_its_formulas():
+    named = {system for f in FORMULAS for system in f.systems}
+    systems = {line.split()[0] for line in (Path(__file__).parent / "systems.txt").read_text().splitlines()}
+    assert systems - named == {
+        "curriculum",
+        "dirichlet-process",
+        "rbm",
+        "transfer",
+    }  # the notes have words only
 
 
 def test_links_go_both_ways():

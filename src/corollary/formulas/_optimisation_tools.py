@@ -6,10 +6,12 @@ import numpy as np
 import torch
 
 
-def torch_path(kind, gradient, x0, steps, **options):
-    """Return the iterates of an optimiser of ``torch.optim``, the start left out."""
+def library_path(name, gradient, x0, steps, **options):
+    """Return the iterates of the library's optimiser of this name, the start left out."""
+    from corollary.optim import create
+
     x = torch.tensor(x0)
-    optimiser = getattr(torch.optim, kind)([x], foreach=False, **options)
+    optimiser = create(name, [x], **options)
     path = []
     for _ in range(steps):
         x.grad = torch.tensor(gradient(x.numpy()))

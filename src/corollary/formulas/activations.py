@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from scipy import special
 
+from corollary.formulas._library_tools import tensor, unit
 from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
 from corollary.formulas.tools import gradient, jacobian
 
@@ -35,10 +36,10 @@ def sigmoid(rng, claim):
     z, t = rng.normal(size=50) * 3, rng.uniform(0.01, 0.99, size=50)
     value, odds, mirrored = claim(z, t)
     return all_of(
-        equal(value, special.expit(z), tol=1e-12),
+        equal(value, unit("sigmoid")(z), tol=1e-12),
         equal(special.expit(odds), t, tol=1e-10),
         equal(claim(z, value)[1], z, tol=1e-8),
-        equal(mirrored, special.expit(-z), tol=1e-12),
+        equal(mirrored, unit("sigmoid")(-z), tol=1e-12),
     )
 
 
@@ -57,7 +58,7 @@ def sigmoid_derivative(rng, claim):
     z = rng.normal(size=50) * 3
     slope = claim(special.expit(z))
     return all_of(
-        equal(slope, _slope(special.expit, z), tol=NUMERIC),
+        equal(slope, _slope(unit("sigmoid"), z), tol=NUMERIC),
         equal(slope, (1 - np.tanh(z / 2) ** 2) / 4, tol=1e-12),
         at_most(slope, 0.25),
         equal(claim(special.expit(0.0)), 0.25, tol=1e-12),
@@ -79,8 +80,9 @@ def tanh(rng, claim):
     z = rng.normal(size=50) * 2
     value, slope = claim(z)
     return all_of(
+        equal(value, unit("tanh")(z), tol=1e-12),
         equal(value, (np.exp(z) - np.exp(-z)) / (np.exp(z) + np.exp(-z)), tol=1e-12),
-        equal(slope, _slope(np.tanh, z), tol=NUMERIC),
+        equal(slope, _slope(unit("tanh"), z), tol=NUMERIC),
     )
 
 
@@ -116,7 +118,8 @@ def relu(rng, claim):
     points = (-rng.uniform(0.5, 2), 0.0, rng.uniform(0.5, 2))
     slopes = (-0.5, 0, 1, 0.5, 1.5, *rng.uniform(-1, 2, size=10))
     pairs = [(z, g) for z in points for g in slopes]
-    return equal([claim(*pair) for pair in pairs], [_is_subgradient(_relu, *pair) for pair in pairs], tol=0.1)
+    truth = [_is_subgradient(unit("relu"), *pair) for pair in pairs]
+    return equal([claim(*pair) for pair in pairs], truth, tol=0.1)
 
 
 def _abs_identities(z, half=0.5):
@@ -138,10 +141,10 @@ def abs_unit(rng, claim):
     z = rng.normal(size=50)
     rectified, first, second, (low, high) = claim(z)
     slopes = np.linspace(-1.5, 1.5, 13)
-    allowed = [_is_subgradient(np.abs, 0.0, g) for g in slopes]
+    allowed = [_is_subgradient(unit("absu"), 0.0, g) for g in slopes]
     return all_of(
-        equal(rectified, torch.relu(torch.from_numpy(z)), tol=1e-15),
-        equal([first, second], [np.abs(z)] * 2, tol=1e-15),
+        equal(rectified, unit("relu")(z), tol=1e-15),
+        equal([first, second], [unit("absu")(z)] * 2, tol=1e-15),
         equal((low <= slopes) & (slopes <= high), allowed, tol=0.1),
     )
 
@@ -164,12 +167,12 @@ def _rectifiers(z, eps, floor=1.0):
 def softplus_elu_leaky(rng, claim):
     """Three soft relatives of the rectifier; the slope of the first is the logistic function."""
     z, eps = rng.normal(size=50) * 2, rng.uniform(0.01, 0.3)
-    t, nn = torch.from_numpy(z), torch.nn.functional
     softplus, elu, leaky = claim(z, eps)
     return all_of(
-        equal(softplus, nn.softplus(t), tol=1e-7),  # torch is linear above its threshold
-        equal(elu, nn.elu(t), tol=1e-12),
-        equal(leaky, nn.leaky_relu(t, eps), tol=1e-12),
+        equal(softplus, unit("softplus")(z), tol=1e-7),  # torch is linear above its threshold
+        equal(elu, unit("elu")(z), tol=1e-12),
+        equal(leaky, torch.nn.functional.leaky_relu(tensor(z), eps), tol=1e-12),
+        equal(claim(z, 0.01)[2], unit("leaky")(z), tol=1e-12),
         equal(_slope(lambda z: claim(z, eps)[0], z), special.expit(z), tol=NUMERIC),
     )
 
@@ -186,7 +189,7 @@ def softplus_elu_leaky(rng, claim):
 def gelu(rng, claim):
     """The Gaussian error unit weighs its input by the chance of a smaller standard normal."""
     z = np.append(rng.normal(size=50) * 2, 2.0)
-    return equal(claim(z), torch.nn.functional.gelu(torch.from_numpy(z)), tol=1e-10)
+    return equal(claim(z), unit("gelu")(z), tol=1e-10)
 
 
 def _softmax(x, axis=-1):
@@ -208,8 +211,8 @@ def softmax(rng, claim):
     """Softmax turns scores into chances, ignores a common shift, and is logistic for two classes."""
     x, pair, c = rng.normal(size=(6, 4)), rng.normal(size=(6, 2)), rng.normal(size=(6, 1))
     return all_of(
-        equal(claim(x), torch.softmax(torch.from_numpy(x), dim=1), tol=1e-12),
-        equal(claim(x + c), torch.softmax(torch.from_numpy(x), dim=1), tol=1e-12),
+        equal(claim(x), unit("softmax")(x), tol=1e-12),
+        equal(claim(x + c), unit("softmax")(x), tol=1e-12),
         equal(claim(pair)[:, 0], special.expit(pair[:, 0] - pair[:, 1]), tol=1e-12),
     )
 
@@ -242,7 +245,7 @@ def softmax_jacobian(rng, claim):
     x = rng.normal(size=4)
     s = special.softmax(x)
     return all_of(
-        equal(claim(s), jacobian(special.softmax, x), tol=NUMERIC),
+        equal(claim(s), jacobian(unit("softmax"), x), tol=NUMERIC),
         equal(claim(s).sum(axis=1), 0, tol=1e-12),
         equal(claim(s), np.cov(np.eye(4), aweights=s, ddof=0), tol=1e-12),
     )
@@ -263,15 +266,17 @@ def _fold(values, factor=0.5):
     right=_fold,
     wrong=lambda values: _fold(values, factor=1),
     systems=UNITS,
-    functions=CODE,
+    functions=("corollary.nn.Maxout",),
 )
 def maxout(rng, claim):
     """A k-hinge is the largest of k affine functions, and absolute values alone can build it."""
+    from corollary.nn import Maxout
+
     theta, b, x = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(40, 3))
     pieces = theta @ x.T + b[:, None]
     middle = claim(theta @ ((x[:20] + x[20:]) / 2).T + b[:, None])
     return all_of(
-        equal(claim(pieces), pieces.max(axis=0), tol=1e-12),
+        equal(claim(pieces), Maxout(5)(tensor(pieces.T))[:, 0], tol=1e-12),
         at_most(middle, (claim(pieces[:, :20]) + claim(pieces[:, 20:])) / 2),  # it is convex
     )
 
@@ -289,12 +294,12 @@ def elementwise_jacobian(rng, claim):
     """A function applied to each coordinate alone has a diagonal Jacobian."""
     x = rng.choice([-1, 1], size=5) * rng.uniform(0.1, 2, size=5)  # away from the kink
     slopes = {
-        np.tanh: 1 / np.cosh(x) ** 2,
-        _relu: np.heaviside(x, 0.5),
-        np.abs: np.sign(x),
-        np.sin: np.cos(x),
+        "tanh": 1 / np.cosh(x) ** 2,
+        "relu": np.heaviside(x, 0.5),
+        "absu": np.sign(x),
+        "softplus": special.expit(x),
     }
-    return all_of(*(equal(claim(slope), jacobian(f, x), tol=NUMERIC) for f, slope in slopes.items()))
+    return all_of(*(equal(claim(s), jacobian(unit(name), x), tol=NUMERIC) for name, s in slopes.items()))
 
 
 @formula(
@@ -327,12 +332,15 @@ def ridge_function(rng, claim):
     right=lambda z: (np.exp(-np.abs(z)), np.where(z > 0, 1.0, 0.0)),
     wrong=lambda z: (np.exp(-np.abs(z) / 2), np.where(z > 0, 1.0, 0.0)),
     systems=UNITS,
+    functions=CODE,
 )
 def vanishing(rng, claim):
     """A saturated logistic unit passes exponentially little gradient, a rectifier all or nothing."""
+    from corollary.nn import activation
+
     z = np.concatenate([np.linspace(-15, -10, 20), np.linspace(10, 15, 20)]) + rng.uniform(-1, 1)
     t = torch.tensor(z, requires_grad=True)
-    slopes = [torch.autograd.grad(unit(t).sum(), t)[0] for unit in (torch.sigmoid, torch.relu)]
+    slopes = [torch.autograd.grad(activation(name)(t).sum(), t)[0] for name in ("sigmoid", "relu")]
     logistic, rectified = claim(z)
     X = torch.from_numpy(rng.uniform(0, 1, size=(30, 3)))
     w = torch.tensor(-rng.uniform(0.5, 1, size=3), requires_grad=True)  # negative on every input

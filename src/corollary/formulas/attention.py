@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from scipy.special import softmax
 
+from corollary.formulas._library_tools import built, seeded, tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 
 
@@ -23,17 +24,43 @@ def _reference(Q, K, V, **options):
     right=lambda scores, X: softmax(scores, axis=1) @ X,
     wrong=lambda scores, X: softmax(scores, axis=0) @ X,
     systems=("transformer", "seq2seq"),
+    functions=("corollary.sequences.seq2seq.Seq2SeqNetwork",),
 )
 def softmax_gating(rng, claim):
     """Attention weighs the inputs by a softmax of their scores: a convex combination for every query."""
+    from corollary.sequences.seq2seq import Seq2SeqNetwork
+
     queries, X = rng.normal(size=(3, 4)), rng.normal(size=(6, 4))
     gated = claim(queries @ X.T, X)
+    with seeded(0):
+        net = Seq2SeqNetwork(2, 2, hidden_size=4, embedding_size=2)
+    weights = net.attend(tensor(queries[None]), (None, tensor(X[None]), None))[0].numpy()
     directions = rng.normal(size=(4, 50))  # in every direction the result lies between the extreme inputs
     return all_of(
         equal(gated, _reference(queries, X, X, scale=1.0), tol=1e-10),
+        equal(gated, weights @ X, tol=1e-10),
         at_most(gated @ directions, (X @ directions).max(0)),
         at_least(gated @ directions, (X @ directions).min(0)),
     )
+
+
+def _one_hop(query, keys, values):
+    """The library's memory network with one word to each fact, after one hop."""
+    from corollary.sequences.memory import MemoryNet, position_weights
+
+    n, d = keys.shape
+    scale = position_weights(torch.tensor(1), 1, d)[0].double().numpy()  # what a single word is multiplied by
+    rows = np.zeros((2, n + 2, d))  # number 0 is padding, n + 1 the question
+    rows[0, 1:-1], rows[1, 1:-1], rows[0, -1] = keys / scale, values / scale, query / scale
+    net = built(
+        lambda: MemoryNet(n + 2, 2, width=d, n_hops=1, n_facts=n),
+        **{f"tables__{i}__weight": rows[i] for i in range(2)},
+        **{f"ages__{i}": np.zeros((n, d)) for i in range(2)},
+        head__weight=np.zeros((2, d)),
+        head__bias=np.zeros(2),
+    )
+    facts = torch.arange(1, n + 1).reshape(1, n, 1)
+    return net.hops(facts, torch.tensor([[n + 1]]))[0][0].numpy()
 
 
 @formula(
@@ -43,13 +70,16 @@ def softmax_gating(rng, claim):
     right=lambda query, keys, values: softmax(keys @ query) @ values,
     wrong=lambda query, keys, values: softmax(keys @ query) @ keys,
     systems=("transformer", "memory-network"),
+    functions=("corollary.sequences.memory.MemoryNet",),
 )
 def key_value(rng, claim):
     """Keys decide where to look, values what is read; a sharp query reads one value."""
     keys, values = rng.normal(size=(5, 4)), rng.normal(size=(5, 4))
     keys /= np.linalg.norm(keys, axis=1, keepdims=True)
     query, target = rng.normal(size=4), int(rng.integers(5))
+    recalled = _one_hop(query, keys, values) - query  # the library adds what it finds to the query
     return all_of(
+        equal(claim(query, keys, values), recalled, tol=1e-10),
         equal(claim(query, keys, values), _reference(query[None], keys, values, scale=1.0)[0], tol=1e-10),
         equal(claim(1e6 * keys[target], keys, values), values[target], tol=1e-10),
     )
@@ -141,21 +171,19 @@ def _multi_head_interleaved(X, U_Q, U_K, U_V, W_O):
             form=_multi_head_unscaled,
         ),
     ),
-    systems=("transformer", "gpt", "bert"),
+    systems=("transformer", "gpt", "bert", "vit"),
+    functions=("corollary.vision.vit.Attention",),
 )
 def multi_head(rng, claim):
     """Several heads attend on their own projections; their outputs are joined and mixed once more."""
+    from corollary.vision.vit import Attention
+
     e, h, d = 6, 2, 3
     X, U, W_O = rng.normal(size=(5, e)), rng.normal(size=(3, h, e, d)), rng.normal(size=(h * d, e))
-    layer = torch.nn.utils.skip_init(
-        torch.nn.MultiheadAttention, e, h, bias=False, batch_first=True, dtype=torch.float64
-    )
-    with torch.no_grad():
-        layer.in_proj_weight.copy_(torch.tensor(U.transpose(0, 1, 3, 2).reshape(-1, e)))
-        layer.out_proj.weight.copy_(torch.tensor(W_O.T.copy()))
-        tokens = torch.tensor(X[None])
-        reference = layer(tokens, tokens, tokens, need_weights=False)[0][0]
-    return equal(claim(X, *U, W_O), reference, tol=1e-10)
+    joined = U.transpose(0, 1, 3, 2).reshape(-1, e)
+    parts = {"qkv__weight": joined, "out__weight": W_O.T, "out__bias": np.zeros(e)}
+    layer = built(lambda: Attention(e, h, bias=False), **parts)
+    return equal(claim(X, *U, W_O), layer(tensor(X[None]))[0], tol=1e-10)
 
 
 def _masked(X, memory, U_Q, U_K, U_V, causal, blank=-np.inf):
@@ -173,14 +201,26 @@ def _masked(X, memory, U_Q, U_K, U_V, causal, blank=-np.inf):
     right=_masked,
     wrong=lambda *args: _masked(*args, blank=0.0),
     systems=("transformer", "gpt"),
+    functions=("corollary.language.decoder.Block",),
 )
 def mask_and_cross(rng, claim):
     """A causal mask hides later tokens entirely; cross-attention asks with one sequence and reads another."""
+    from corollary.language.decoder import Block
+
     X, memory, U = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(3, 4, 4))
     changed = X.copy()
     changed[3:] += rng.normal(size=(2, 4))
     masked = claim(X, X, *U, True)
+    I, none = np.eye(4), np.zeros(4)
+    block = built(  # a block of GPT that adds its attention to the input, and nothing else
+        lambda: Block(4, 1, 4, 0.0, "relu", 1e-5, scale=0.5),
+        qkv__weight=np.vstack([u.T for u in U]), qkv__bias=np.zeros(12), mix__weight=I, mix__bias=none,
+        expand__weight=0 * I, expand__bias=none, contract__weight=0 * I, contract__bias=none,
+        norm1__weight=none + 1, norm1__bias=none, norm2__weight=none + 1, norm2__bias=none,
+    )  # fmt: skip
+    block.norm1 = torch.nn.Identity()
     return all_of(
+        equal(masked, block(tensor(X[None]))[0].numpy() - X, tol=1e-10),
         equal(masked, _reference(X @ U[0], X @ U[1], X @ U[2], is_causal=True), tol=1e-10),
         equal(claim(changed, changed, *U, True)[:3], masked[:3], tol=1e-15),
         equal(claim(X, memory, *U, False), _reference(X @ U[0], memory @ U[1], memory @ U[2]), tol=1e-10),
@@ -203,11 +243,13 @@ def contextual_embedding(rng, claim):
 
 
 _C = 10_000
+PARTS = ("weight", "bias")
 
 
-def _positions(t, n):
-    angles = t[:, None] * _C ** (-2 * np.arange(n // 2) / n)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(t), n)
+def _sinusoids(t, n):
+    from corollary.language.transformer import sinusoids
+
+    return sinusoids(int(t.max()) + 1, n)[t.astype(int)].numpy()
 
 
 def _positions_printed(t, n):
@@ -225,7 +267,7 @@ def _positions_half_exponent(t, n):
     latex=r"p_{t,2i} = \sin(t\omega_i),\quad p_{t,2i+1} = \cos(t\omega_i),"
     r"\quad \omega_i = C^{-2i/n},\ C = 10^4; \qquad p_{t+\Delta} = R_\Delta\,p_t",
     where="002, 003 Transformers",
-    right=_positions,
+    right=_sinusoids,
     wrong=_positions_half_exponent,
     errata=(
         Erratum(
@@ -236,6 +278,7 @@ def _positions_half_exponent(t, n):
         ),
     ),
     systems=("transformer",),
+    functions=("corollary.language.transformer.sinusoids",),
 )
 def positional_encoding(rng, claim):
     """Positions are written in sines and cosines of falling frequency; a shift in time is a rotation."""
@@ -286,10 +329,13 @@ def _block(x, w, pre_norm=False):
     where="004 §5.1; 002 Transformers",
     right=_block,
     wrong=lambda x, w: _block(x, w, pre_norm=True),
-    systems=("transformer", "bert"),
+    systems=("transformer", "bert", "bert-classifier"),
+    functions=("corollary.language.encoder.Block",),
 )
 def transformer_block(rng, claim):
     """Self-attention and a small network, each with a shortcut and a layer norm; the shape is kept."""
+    from corollary.language.encoder import Block
+
     x = rng.normal(size=(5, 6))
     layer = torch.nn.utils.skip_init(
         torch.nn.TransformerEncoderLayer, 6, 2, 8, dropout=0.0, batch_first=True, dtype=torch.float64
@@ -299,7 +345,23 @@ def transformer_block(rng, claim):
         for name, parameter in layer.named_parameters():
             parameter.copy_(torch.tensor(weights[name]))
         reference = layer(torch.tensor(x[None]))[0]
-    return equal(claim(x, weights), reference, tol=1e-9)
+    renamed = {
+        "self_attn.in_proj_weight": "qkv.weight",
+        "self_attn.in_proj_bias": "qkv.bias",
+        "self_attn.out_proj.weight": "mix.weight",
+        "self_attn.out_proj.bias": "mix.bias",
+        **{
+            f"linear{i}.{part}": f"{to}.{part}"
+            for i, to in ((1, "expand"), (2, "contract"))
+            for part in PARTS
+        },
+    }
+    own = {renamed.get(name, name).replace(".", "__"): value for name, value in weights.items()}
+    block = built(lambda: Block(6, 2, 8, 0.0, "relu", 1e-5), **own)  # a block of BERT
+    return all_of(
+        equal(claim(x, weights), reference, tol=1e-9),
+        equal(claim(x, weights), block(tensor(x[None]), None)[0], tol=1e-9),
+    )
 
 
 def _recall(q, keys, contents, relations):
@@ -319,7 +381,6 @@ def _recall_content_only(q, keys, contents, relations):
     right=_recall,
     wrong=_recall_content_only,
     systems=("memory-network",),
-    functions=("corollary.MemoryNetwork",),
 )
 def memory_recall(rng, claim):
     """A query finds the cell that matches best; what it holds, with the query, forms the next query."""
@@ -373,12 +434,18 @@ def _patches_rows_first(image, V, p):
         ),
     ),
     systems=("vit",),
+    functions=("corollary.vision.ViT",),
 )
 def patch_embedding(rng, claim):
     """Embedding the patches of an image linearly is a convolution whose stride equals its kernel."""
+    from corollary.vision import ViT
+
     p, q, n = 4, 3, 5
     image, kernel = rng.normal(size=(8, 12, q)), rng.normal(size=(n, q, p, p))
-    reference = F.conv2d(torch.tensor(image.transpose(2, 0, 1)[None].copy()), torch.tensor(kernel), stride=p)
+    with seeded(0):
+        net = ViT(channels=q, n_classes=0, size=(8, 12), patch_size=p, width=n, depth=1, heads=1).double()
+    layer = built(lambda: net.patches, weight=kernel, bias=np.zeros(n))
+    reference = layer(tensor(image.transpose(2, 0, 1)[None]))
     columns, tokens = claim(image, kernel.transpose(0, 2, 3, 1).reshape(n, -1), p)
     return all_of(
         equal(columns, kernel[0].size, tol=0.1),
@@ -395,15 +462,24 @@ def _mask_tokens(tokens, mask, vocabulary, rng, shares=(0.8, 0.1)):
     return np.where(selected, corrupted, tokens), selected
 
 
+def _hidden_tokens(tokens, mask, vocabulary, rng):
+    from corollary.language.encoder import mask_tokens
+
+    codes = torch.tensor(tokens[None])
+    with seeded(int(rng.integers(2**31))):
+        hidden, chosen = mask_tokens(codes, torch.zeros_like(codes, dtype=torch.bool), mask, vocabulary)
+    return hidden[0].numpy(), chosen[0].numpy()
+
+
 @formula(
     "bert-masking",
     latex=r"\text{predict } 15\% \text{ of the tokens}: \quad "
     r"80\% \text{ of them [MASK]},\ 10\% \text{ random},\ 10\% \text{ unchanged}",
     where="001 §15.2; 002, 003 Transformers",
-    right=_mask_tokens,
+    right=_hidden_tokens,
     wrong=lambda *args: _mask_tokens(*args, shares=(1.0, 0.0)),
     systems=("bert",),
-    functions=("corollary.BERT",),
+    functions=("corollary.language.encoder.mask_tokens",),
 )
 def bert_masking(rng, claim):
     """BERT predicts 15 % of the tokens, of which most are masked, some replaced and some left alone."""
@@ -428,16 +504,20 @@ def bert_masking(rng, claim):
     right=lambda states, w, gamma: gamma * softmax(w) @ states,
     wrong=lambda states, w, gamma: gamma * np.exp(w) @ states,
     systems=("elmo",),
-    functions=("corollary.ELMo",),
+    functions=("corollary.language.elmo.LayerMix",),
 )
 def elmo_mixture(rng, claim):
     """A word embedding mixes the states of all layers by task weights that are positive and sum to one."""
+    from corollary.language.elmo import LayerMix
+
     L, d = 2, 8
     states, w, gamma = rng.normal(size=(2 * L + 1, d)), rng.normal(size=2 * L + 1), rng.uniform(0.5, 2)
     mixed = claim(states, w, gamma) / gamma
+    layer = built(lambda: LayerMix(2 * L + 1), w=w, gamma=gamma)
     weights = np.linalg.lstsq(states.T, mixed, rcond=None)[0]  # the layers are independent: weights come back
     return all_of(
         equal(states.T @ weights, mixed, tol=1e-10),
+        equal(gamma * mixed, layer(tensor(states[:, None, None]))[0, 0], tol=1e-10),
         at_least(weights, 0.0),
         equal(weights.sum(), 1.0, tol=1e-10),
         equal(np.log(weights[1:] / weights[0]), w[1:] - w[0], tol=1e-8),

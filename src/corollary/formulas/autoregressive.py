@@ -9,6 +9,7 @@ import torch
 from scipy.special import rel_entr
 from scipy.stats import entropy, norm
 
+from corollary.formulas._library_tools import seeded, tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 from corollary.formulas.tools import quadrature, simplex
 
@@ -27,10 +28,13 @@ from corollary.formulas.tools import quadrature, simplex
         ),
     ),
     systems=("gpt", "pixelcnn", "wavenet"),
-    functions=("corollary.GPT", "corollary.PixelCNN"),
+    functions=("corollary.language.decoder.Decoder", "corollary.sequences.wavenet.WaveNetwork"),
 )
 def chain_rule(rng, claim):
     """A joint law is the product of each part's law given the parts before it, and sums to one."""
+    from corollary.language.decoder import Decoder
+    from corollary.sequences.wavenet import WaveNetwork
+
     joint = simplex(rng, 27).reshape(3, 3, 3)
     conditionals = []
     for a, b, c in product(range(3), repeat=3):
@@ -39,7 +43,21 @@ def chain_rule(rng, claim):
         third = joint[a, b, c] / joint[a, b].sum()
         conditionals.append([first, second, third])
     masses = claim(np.array(conditionals))
-    return all_of(equal(masses, joint.ravel(), tol=1e-12), equal(masses.sum(), 1.0, tol=1e-12))
+    # Networks whose outputs see nothing but the past: the products over all sequences sum to one too.
+    codes = torch.tensor(list(product(range(3), repeat=3)))
+    with seeded(int(rng.integers(2**31))), torch.no_grad():
+        begun = torch.cat([torch.full((27, 1), 3), codes[:, :-1]], 1)  # number 3 begins a wave or a text
+        wave = WaveNetwork(3, channels=4, skip_channels=4, n_layers=2).double()(begun)
+        text = Decoder(4, 3, 4, 1, 2).double()(begun)[:, :, :3]
+    sums = [
+        claim(logits.softmax(-1).gather(2, codes[:, :, None])[:, :, 0].numpy()).sum()
+        for logits in (wave, text)
+    ]
+    return all_of(
+        equal(masses, joint.ravel(), tol=1e-12),
+        equal(masses.sum(), 1.0, tol=1e-12),
+        equal(sums, 1.0, tol=1e-12),
+    )
 
 
 @formula(
@@ -49,18 +67,28 @@ def chain_rule(rng, claim):
     right=lambda Z, W: np.exp(Z @ W.T) / np.exp(Z @ W.T).sum(1, keepdims=True),
     wrong=lambda Z, W: np.exp(Z @ W.T) / np.exp(Z @ W.T).sum(0, keepdims=True),
     systems=("gpt", "rnn"),
-    functions=("corollary.GPT",),
+    functions=("corollary.language.decoder.Decoder",),
 )
 def softmax_head(rng, claim):
     """The next symbol's law is a softmax of its embedding's agreement with that of the history.
 
     It sums to one over symbols, and its log is the loss that torch computes.
     """
+    from corollary.language.decoder import Decoder
+
     Z, W = rng.normal(size=(5, 3)), rng.normal(size=(7, 3))
     targets = rng.integers(7, size=5)
     loss = torch.nn.functional.cross_entropy(torch.tensor(Z @ W.T), torch.tensor(targets), reduction="none")
     p = claim(Z, W)
-    return all_of(equal(p.sum(1), 1.0, tol=1e-12), equal(-np.log(p[np.arange(5), targets]), loss, tol=1e-12))
+    with seeded(int(rng.integers(2**31))), torch.no_grad():  # GPT's head is its embedding
+        net, h = Decoder(7, 5, 4, 1, 1).double(), tensor(rng.normal(size=(5, 4)))
+        theirs = net.logits(h).softmax(1)
+        own = claim(net.norm(h).numpy(), net.tokens.weight.numpy())
+    return all_of(
+        equal(p.sum(1), 1.0, tol=1e-12),
+        equal(-np.log(p[np.arange(5), targets]), loss, tol=1e-12),
+        equal(own, theirs, tol=1e-12),
+    )
 
 
 def raster_mask(k, right_side=True):
@@ -87,7 +115,6 @@ def raster_mask(k, right_side=True):
         ),
     ),
     systems=("pixelcnn",),
-    functions=("corollary.PixelCNN",),
 )
 def pixelcnn_mask(rng, claim):
     """A pixel may see the rows above and what stands left of it: nothing it is to predict, nothing after it.
@@ -113,7 +140,6 @@ def pixelcnn_mask(rng, claim):
     right=lambda p, q: -rel_entr(p, q).sum(-1) - entropy(p, axis=-1),
     wrong=lambda p, q: -rel_entr(q, p).sum(-1) - entropy(p, axis=-1),
     systems=("vae", "flows"),
-    functions=("corollary.Flow",),
 )
 def mle_objective(rng, claim):
     """Maximum likelihood minimises the divergence of the model from the data, in that order.
@@ -137,7 +163,6 @@ def mle_objective(rng, claim):
     right=lambda density, slope: density / np.abs(slope),
     wrong=lambda density, slope: density,
     systems=("gan", "flows"),
-    functions=("corollary.GAN", "corollary.Flow"),
 )
 def implicit_model(rng, claim):
     """A generator is sampled by one forward pass; its density follows from the inverse, if there is one.
@@ -162,7 +187,6 @@ def implicit_model(rng, claim):
     right=lambda channel, language: channel * language / np.sum(channel * language),
     wrong=lambda channel, language: channel / np.sum(channel),
     systems=("gpt", "seq2seq"),
-    functions=("corollary.GPT",),
 )
 def noisy_channel(rng, claim):
     """To decode, weigh how well each target explains the source by how likely the target is at all."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.autograd.functional import jacobian as autograd_jacobian
 
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 from corollary.formulas.tools import jacobian
 
@@ -39,6 +40,20 @@ def _autograd_states(weights, x, target):
     loss = 0.5 * ((states[-1] - torch.tensor(target)) ** 2).sum()
     gradients = torch.autograd.grad(loss, states + matrices)
     return [g.numpy() for g in gradients[: len(states)]], [g.numpy() for g in gradients[len(states) :]]
+
+
+def _library_gradients(weights, activation, x, target):
+    """Gradients of half the squared error of a network without biases, by the library's own backward pass."""
+    from corollary.networks.mlp import MLP, Backpropagation, squared_error
+
+    widths = [weights[0].shape[1], *(len(W) for W in weights)]
+    parts = {f"{2 * i}__weight": W for i, W in enumerate(weights)}
+    parts |= {f"{2 * i}__bias": np.zeros(len(W)) for i, W in enumerate(weights)}
+    net = built(lambda: MLP(widths, activation), **parts)
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    Backpropagation(squared_error)(net, tensor(x[None]), tensor(target[None]), None)
+    return [net[2 * i].weight.grad.numpy() for i in range(len(weights))]
 
 
 @formula(
@@ -100,18 +115,27 @@ def error_recursion(rng, claim):
     where="002, 003 Backpropagation; 004 §4.1",
     right=lambda delta, slope, z: np.outer(delta * slope, z),
     wrong=lambda delta, slope, z: np.outer(delta, z),
-    systems=("mlp",),
+    systems=("mlp", "mlp-regressor"),
+    functions=("corollary.networks.mlp.Backpropagation",),
 )
 def weight_gradient(rng, claim):
     """A weight's gradient is the error of its unit, times the unit's slope, times the activation it reads."""
     weights, x = _tanh_network(rng, 3, 5, 4, 2)
     states = _forward(weights, x)
-    deltas, truth = _autograd_states(weights, x, rng.normal(size=2))
+    target = rng.normal(size=2)
+    deltas, truth = _autograd_states(weights, x, target)
+    z = _forward(weights[:-1], x)  # the library's network, whose last layer is linear
+    delta, slope, own = weights[-1] @ z[-1] - target, np.ones(2), []
+    for W, a in zip(reversed(weights), reversed(z)):
+        own.insert(0, claim(delta, slope, a))
+        delta, slope = W.T @ (delta * slope), 1 - a**2
+    library = _library_gradients(weights, "tanh", x, target)
     return all_of(
+        *(equal(mine, theirs, tol=1e-12) for mine, theirs in zip(own, library)),
         *(
             equal(claim(delta, 1 - np.tanh(W @ z) ** 2, z), gradient, tol=1e-12)
             for W, z, delta, gradient in zip(weights, states, deltas[1:], truth)
-        )
+        ),
     )
 
 
@@ -130,11 +154,14 @@ _SLOPES = {
     right=lambda kind, W, z: np.diag(_SLOPES[kind](W @ z)) @ W,
     wrong=lambda kind, W, z: W @ np.diag(_SLOPES[kind](W @ z)),
     systems=("mlp", "activations"),
+    functions=("corollary.nn.activation",),
 )
 def layer_jacobians(rng, claim):
     """A layer's Jacobian is its weight matrix with each row scaled by the slope of that row's unit."""
+    from corollary.nn import activation
+
     W, z = rng.normal(size=(5, 5)), rng.normal(size=5)
-    layers = {"linear": lambda a: a, "relu": torch.relu, "sigmoid": torch.sigmoid}
+    layers = {name: activation(name) for name in _SLOPES}
     return all_of(
         *(
             equal(
@@ -164,14 +191,17 @@ def _relu_derivatives_always_on(W, x):
     right=_relu_derivatives,
     wrong=_relu_derivatives_always_on,
     systems=("activations", "mlp"),
+    functions=("corollary.nn.activation",),
 )
 def relu_derivatives(rng, claim):
     """A rectified unit passes gradients to its weights and inputs while it is active, and none otherwise."""
+    from corollary.nn import activation
+
     W, x = rng.normal(size=(5, 4)), rng.normal(size=4)
     W[0] *= -np.sign(W[0] @ x)  # at least one unit is off
     W[1] *= np.sign(W[1] @ x)  # and one is on
     to_weights, to_input = autograd_jacobian(
-        lambda A, v: torch.relu(A @ v), (torch.tensor(W), torch.tensor(x))
+        lambda A, v: activation("relu")(A @ v), (torch.tensor(W), torch.tensor(x))
     )
     by_weights, by_input = claim(W, x)
     return all_of(equal(by_weights, to_weights, tol=1e-12), equal(by_input, to_input, tol=1e-12))
@@ -211,7 +241,8 @@ def _mlp_gradients_slope(W, beta, x, y):
             form=_mlp_gradients_linear,
         ),
     ),
-    systems=("mlp",),
+    systems=("mlp", "mlp-regressor"),
+    functions=("corollary.networks.mlp.Backpropagation",),
 )
 def one_hidden_mlp(rng, claim):
     """Gradients of half the squared error of a network with one sigmoid layer and a linear output."""
@@ -223,6 +254,8 @@ def one_hidden_mlp(rng, claim):
         to_beta, to_weights = torch.autograd.grad(loss, (b, A))
         by_beta, by_weights = claim(W, beta, x, y)
         outcomes += [equal(by_beta, to_beta, tol=1e-12), equal(by_weights, to_weights, tol=1e-12)]
+        inner, outer = _library_gradients([W, beta[None]], "sigmoid", x, np.array([y]))
+        outcomes += [equal(by_beta, outer[0], tol=1e-12), equal(by_weights, inner, tol=1e-12)]
     return all_of(*outcomes)
 
 

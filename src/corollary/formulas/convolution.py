@@ -9,8 +9,16 @@ import torch
 import torch.nn.functional as F
 from scipy import integrate, signal
 
+from corollary.formulas._library_tools import seeded, tensor
 from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
 from corollary.formulas.tools import quadrature
+
+
+def _library(name, *args, **options):
+    """Call a function of the library's chapter on convolution."""
+    from corollary.theory import convolution
+
+    return getattr(convolution, name)(*args, **options)
 
 
 def _circular(f, h):
@@ -130,6 +138,7 @@ def shift_equivariance(rng, claim):
     right=lambda f_hat, h_hat: f_hat * h_hat,
     wrong=lambda f_hat, h_hat: f_hat * np.conj(h_hat),
     systems=("convolution",),
+    functions=("corollary.theory.convolution.convolve", "corollary.theory.convolution.fft_convolve"),
 )
 def fourier(rng, claim):
     """The Fourier transform turns a convolution into a product."""
@@ -143,6 +152,10 @@ def fourier(rng, claim):
     summed = transform(_density(m1 + m2, v1 + v2))
     return all_of(
         equal(claim(np.fft.fft(f), np.fft.fft(h)), np.fft.fft(_circular(f, h)), tol=1e-10),
+        *(
+            equal(claim(np.fft.fft(f, 23), np.fft.fft(h, 23)), np.fft.fft(_library(name, f, h)), tol=1e-10)
+            for name in ("convolve", "fft_convolve")
+        ),
         equal(claim(transform(_density(m1, v1)), transform(_density(m2, v2))), summed, tol=1e-10),
     )
 
@@ -159,9 +172,10 @@ def _convolve_full(A, G):
     "conv-discrete",
     latex=r"(f * h)[u] = \sum_t f[t]\,h[u - t], \qquad (F * G)[i, j] = \sum_{k,l} F[i - k, j - l]\,G[k, l]",
     where="001 §12.2; 002, 003 Convolution; 004 §4.3",
-    right=_convolve_full,
+    right=lambda A, G: _library("convolve", A, G),
     wrong=lambda A, G: _convolve_full(A, G[::-1, ::-1]),
     systems=("convolution",),
+    functions=("corollary.theory.convolution.convolve",),
 )
 def discrete(rng, claim):
     """Discrete convolution sums products whose indices add up to the output's; likewise in two dimensions."""
@@ -178,9 +192,10 @@ def discrete(rng, claim):
     "conv-cross-correlation",
     latex=r"(h \star f)[u] = \sum_t h[t]\,f[u + t] = (\tilde h * f)[u], \qquad \tilde h[t] = h[-t]",
     where="001 §12.2; 002, 003 Convolution; 004 §4.3",
-    right=lambda h, f: np.convolve(f, h[::-1], mode="valid"),
+    right=lambda h, f: _library("correlate", f, h, "valid"),
     wrong=lambda h, f: np.convolve(f, h, mode="valid"),
     systems=("convolution",),
+    functions=("corollary.theory.convolution.correlate",),
 )
 def cross_correlation(rng, claim):
     """Sliding a filter as an inner product is convolving with the flipped filter; symmetric ones agree."""
@@ -203,9 +218,10 @@ def _toeplitz(h, n):
     "conv-toeplitz",
     latex=r"f * h = T_h f, \qquad [T_h]_{ij} = h[i - j]",
     where="001 §12.3; 002, 003 Convolution",
-    right=_toeplitz,
+    right=lambda h, n: _library("toeplitz", h, n),
     wrong=lambda h, n: _toeplitz(h[::-1], n),
     systems=("convolution",),
+    functions=("corollary.theory.convolution.toeplitz",),
 )
 def toeplitz(rng, claim):
     """A one-dimensional convolution is the product with a banded matrix, constant along its diagonals."""
@@ -218,7 +234,10 @@ def toeplitz(rng, claim):
     latex=r"\text{kernel } (2p + 1) \times (2q + 1):\quad \text{valid } (m - 2p) \times (n - 2q),"
     r"\quad \text{same: pad to } (m + 2p) \times (n + 2q)",
     where="000 before §13; 001 §12.4; 002 Convolution",
-    right=lambda m, n, p, q: ((m - 2 * p, n - 2 * q), (m + 2 * p, n + 2 * q)),
+    right=lambda m, n, p, q: (
+        _library("output_size", (m, n), (2 * p + 1, 2 * q + 1)),
+        (m + 2 * p, n + 2 * q),
+    ),
     errata=(
         Erratum(
             "E49",
@@ -227,7 +246,8 @@ def toeplitz(rng, claim):
             form=lambda m, n, p, q: ((m - p, n - q), (m + 2 * p, n + 2 * q)),
         ),
     ),
-    systems=("convolution",),
+    systems=("convolution", "unet"),
+    functions=("corollary.theory.output_size",),
 )
 def size_valid_same(rng, claim):
     """A kernel of half-widths p, q trims 2p and 2q from an image; padding by as much keeps its size."""
@@ -250,7 +270,7 @@ def size_valid_same(rng, claim):
     latex=r"o = \left\lfloor\frac{i + 2p - d(k - 1) - 1}{s}\right\rfloor + 1"
     r"\qquad (d = 1:\ \lfloor(i + 2p - k)/s\rfloor + 1)",
     where="001 §12.8; 002, 003 Convolution",
-    right=lambda i, k, s, p, d: (i + 2 * p - d * (k - 1) - 1) // s + 1,
+    right=lambda i, k, s, p, d: _library("output_size", i, k, stride=s, padding=p, dilation=d),
     errata=(
         Erratum(
             "E50",
@@ -259,7 +279,8 @@ def size_valid_same(rng, claim):
             form=lambda i, k, s, p, d: ceil((i + 2 * p - d * (k - 1) - 1) / s) + 1,
         ),
     ),
-    systems=("convolution",),
+    systems=("convolution", "alexnet"),
+    functions=("corollary.theory.output_size",),
 )
 def output_size(rng, claim):
     """The number of places a padded, strided, dilated kernel fits on an input of size i."""
@@ -277,7 +298,7 @@ def output_size(rng, claim):
     latex=r"s = 1:\quad p = \lfloor k/2\rfloor,\ k \text{ odd}: o = i + 2\lfloor k/2\rfloor - (k - 1) = i;"
     r"\qquad p = k - 1: o = i + k - 1",
     where="002 Convolution",
-    right=lambda i, k: (i + 2 * (k // 2) - (k - 1), i + k - 1),
+    right=lambda i, k: tuple(_library("output_size", i, k, padding=how) for how in ("half", "full")),
     errata=(
         Erratum(
             "E51",
@@ -287,6 +308,7 @@ def output_size(rng, claim):
         ),
     ),
     systems=("convolution",),
+    functions=("corollary.theory.output_size",),
 )
 def half_full_padding(rng, claim):
     """At stride one, half padding with an odd kernel keeps the size, and full padding adds k - 1."""
@@ -313,12 +335,16 @@ def half_full_padding(rng, claim):
         ),
     ),
     systems=("convolution",),
+    functions=("corollary.theory.convolution_matrix",),
 )
 def receptive_set(rng, claim):
     """A unit depends only on the inputs its row of the Toeplitz matrix gives a weight."""
-    W = _toeplitz(rng.uniform(0.5, 1, size=3), 6)[:6]
+    kernel = tensor(rng.uniform(0.5, 1, size=(1, 1, 3)))
+    W = _library("convolution_matrix", kernel, 6, padding=2)[:6].numpy()
     x = torch.tensor(rng.normal(size=6))
-    pattern = torch.autograd.functional.jacobian(lambda v: torch.tanh(torch.tensor(W) @ v), x)
+    pattern = torch.autograd.functional.jacobian(
+        lambda v: torch.tanh(F.conv1d(v[None, None], kernel, padding=2))[0, 0, :6], x
+    )
     return equal(claim(W), pattern.numpy() != 0, tol=0.1)
 
 
@@ -341,9 +367,13 @@ def _receptive_field_own_stride(kernels, strides):
     latex=r"r_l = r_{l-1} + (k_l - 1)\prod_{i<l} s_i,\ r_0 = 1;"
     r"\qquad r_{l-1} = s_l r_l + (k_l - s_l),\ r_L = 1",
     where="001 §12.5; 002 Convolution",
-    right=_receptive_field,
+    right=lambda kernels, strides: (
+        _library("receptive_field", zip(kernels, strides)).size,
+        _receptive_field(kernels, strides)[1],
+    ),
     wrong=_receptive_field_own_stride,
     systems=("convolution",),
+    functions=("corollary.theory.receptive_field",),
 )
 def receptive_field(rng, claim):
     """The field of view of a stack, counted from the input upwards or from the output downwards."""
@@ -444,12 +474,21 @@ def _max_pool(x, r, stride, reach):
     right=lambda x, r, stride: _max_pool(x, r, stride, r),
     wrong=lambda x, r, stride: _max_pool(x, r, stride, r - 1),
     systems=("convolution",),
+    functions=("corollary.nn.MinPool2d", "corollary.nn.SoftmaxPool2d"),
 )
 def max_pooling(rng, claim):
     """Max pooling keeps the largest value of every window."""
+    from corollary.nn import MinPool2d, SoftmaxPool2d
+
     x, r = rng.normal(size=(9, 9)), 3
-    image = torch.tensor(x[None, None])
-    return all_of(*(equal(claim(x, r, s), F.max_pool2d(image, r, stride=s)[0, 0], tol=1e-12) for s in (1, r)))
+    image, outcomes = tensor(x)[None, None], []
+    for s in (1, r):
+        outcomes += [
+            equal(claim(x, r, s), F.max_pool2d(image, r, stride=s)[0, 0], tol=1e-12),
+            equal(-claim(-x, r, s), MinPool2d(r, s)(image)[0, 0], tol=1e-12),
+            equal(claim(x, r, s), SoftmaxPool2d(r, s, beta=1e6)(image)[0, 0], tol=1e-5),  # ties within 1e-5
+        ]
+    return all_of(*outcomes)
 
 
 def _conv_layer(x, w):
@@ -464,17 +503,22 @@ def _conv_layer(x, w):
     where="001 §12.9; 002, 003 Convolution",
     right=_conv_layer,
     wrong=lambda x, w: _conv_layer(x, w[:, :, ::-1, ::-1]),
-    systems=("convolution",),
+    systems=("convolution", "text-cnn"),
+    functions=("corollary.theory.convolution_matrix",),
 )
 def layer_channels(rng, claim):
     """An output channel sums the correlations of all input channels with its own kernels."""
     x, w = rng.normal(size=(3, 6, 5)), rng.normal(size=(4, 3, 3, 2))
-    return equal(claim(x, w), F.conv2d(torch.tensor(x[None]), torch.tensor(w))[0], tol=1e-12)
+    matrix = _library("convolution_matrix", tensor(w), (6, 5)).numpy()
+    return all_of(
+        equal(claim(x, w), F.conv2d(torch.tensor(x[None]), torch.tensor(w))[0], tol=1e-12),
+        equal(claim(x, w).ravel(), matrix @ x.ravel(), tol=1e-12),
+    )
 
 
 def _parameter_counts(m, n, c, p, q, K):
-    places = (m - p + 1) * (n - q + 1)
-    return K * (p * q * c + 1), (m * n * c + 1) * places * K, (p * q * c + 1) * places * K
+    layer = {"size": (m, n), "kernel": (p, q), "channels": c, "kernels": K}
+    return [_library("parameter_count", **layer, sharing=how) for how in ("shared", "dense", "local")]
 
 
 def _parameter_counts_printed(m, n, c, p, q, K):
@@ -496,7 +540,8 @@ def _parameter_counts_printed(m, n, c, p, q, K):
             form=_parameter_counts_printed,
         ),
     ),
-    systems=("convolution", "lenet"),
+    systems=("convolution", "lenet", "alexnet"),
+    functions=("corollary.theory.parameter_count",),
 )
 def parameter_counts(rng, claim):
     """Parameters, biases included, of a valid convolution and of unshared layers with the same output."""
@@ -516,9 +561,14 @@ def parameter_counts(rng, claim):
     latex=r"n \text{ layers of } 3 \times 3 \text{ see } (2n + 1) \times (2n + 1)"
     r" \text{ with } 9nC^2 < (2n + 1)^2 C^2 \text{ weights } (n \ge 2)",
     where="001 §12.10",
-    right=lambda n, C: (2 * n + 1, 9 * n * C**2, (2 * n + 1) ** 2 * C**2),
+    right=lambda n, C: (
+        _library("receptive_field", [(3, 1)] * n).size,
+        9 * n * C**2,
+        (2 * n + 1) ** 2 * C**2,
+    ),
     wrong=lambda n, C: (3 * n, 9 * n * C**2, (3 * n) ** 2 * C**2),
     systems=("vgg",),
+    functions=("corollary.theory.receptive_field",),
 )
 def vgg_stack(rng, claim):
     """Stacked small kernels see as far as one large kernel and need fewer weights."""
@@ -551,13 +601,23 @@ def _multiplications(*kernels):
     right=lambda c, b, c_out, k: (c * b + k**2 * b * c_out, k**2 * c * c_out),
     wrong=lambda c, b, c_out, k: (c * b * c_out + k**2 * b, k**2 * c * c_out),
     systems=("inception",),
+    functions=("corollary.vision.googlenet.Inception",),
 )
 def bottleneck(rng, claim):
     """Cutting the channels with a 1 x 1 convolution before a large kernel saves multiplications."""
+    from corollary.vision.googlenet import Inception
+
     c, b, c_out, k = int(rng.integers(32, 64)), int(rng.integers(4, 8)), int(rng.integers(32, 64)), 5
     counted = _multiplications((c, b, 1), (b, c_out, k)), _multiplications((c, c_out, k))
     saved = at_most(claim(c, b, c_out, k)[0], claim(c, b, c_out, k)[1])
-    return all_of(equal(claim(c, b, c_out, k), counted, tol=0.1), saved)
+    with torch.device("meta"):
+        module = Inception(c, (1, 1, 1, b, c_out, 1), norm=True)
+    weights = sum(w.numel() for w in module.five.parameters() if w.ndim == 4)  # each once per pixel
+    return all_of(
+        equal(claim(c, b, c_out, k), counted, tol=0.1),
+        equal(claim(c, b, c_out, k)[0], weights, tol=0.1),
+        saved,
+    )
 
 
 @formula(
@@ -576,10 +636,16 @@ def bottleneck(rng, claim):
         ),
     ),
     systems=("temporal-conv", "wavenet"),
-    functions=("corollary.nn.TemporalConvNet",),
+    functions=(
+        "corollary.nn.CausalConv1d",
+        "corollary.nn.TemporalConvNet",
+        "corollary.theory.convolution.footprint",
+    ),
 )
 def dilated_causal(rng, claim):
     """A causal stack looks back over the sum of its dilations, and never ahead."""
+    from corollary.nn import CausalConv1d, TemporalConvNet
+
     k = int(rng.integers(2, 4))
     stacks = [[d] for d in (1, 2, 4, 8)] + [[2**l for l in range(depth)] for depth in (2, 3, 4)]
     outcomes = []
@@ -587,4 +653,12 @@ def dilated_causal(rng, claim):
         reached, place = _footprint([(k, 1, d) for d in dilations], 100, causal=True)
         seen = place - reached[0] + 1
         outcomes += [equal(claim(k, dilations), seen, tol=0.1), at_most(reached, place)]
+        with seeded(0):
+            stack = torch.nn.Sequential(*(CausalConv1d(1, 1, k, d) for d in dilations))
+        (field,) = _library("footprint", stack, (1, 100))
+        outcomes += [equal(claim(k, dilations), len(field), tol=0.1), equal(field[-1], place, tol=0.1)]
+    with torch.device("meta"):
+        blocks = [TemporalConvNet(1, (1,) * depth, k) for depth in (1, 2, 3)]
+    for depth, net in enumerate(blocks, start=1):  # two layers of each dilation
+        outcomes.append(equal(claim(k, [2**l for l in range(depth)] * 2), net.receptive_field, tol=0.1))
     return all_of(*outcomes)

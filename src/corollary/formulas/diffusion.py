@@ -36,7 +36,6 @@ def two_bumps(rng):
     right=lambda beta: (np.sqrt(1 - beta), beta),
     wrong=lambda beta: (1 - beta, beta),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def forward(rng, claim):
     """Each step shrinks the signal and adds noise so that unit variance is kept.
@@ -69,7 +68,6 @@ def forward(rng, claim):
         ),
     ),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def shortcut(rng, claim):
     """Any number of steps is one Gaussian step, with the product of the single shares."""
@@ -95,7 +93,6 @@ def shortcut(rng, claim):
         ),
     ),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def limit(rng, claim):
     """The signal is forgotten exactly if the noise variances have an infinite sum.
@@ -139,7 +136,6 @@ def posterior_moments(xt, x0, beta, kept_before):
         ),
     ),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def posterior(rng, claim):
     """Given both ends, the step back is Gaussian, exactly: a product of two Gaussian densities."""
@@ -169,7 +165,6 @@ def posterior(rng, claim):
     right=lambda xt, eps, beta, kept: (xt - beta / np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
     wrong=lambda xt, eps, beta, kept: (xt - np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def reverse_model(rng, claim):
     """The learned step back subtracts the predicted noise; the best prediction makes it the conditional mean.
@@ -197,7 +192,6 @@ def reverse_model(rng, claim):
     right=lambda prior, transitions, reconstruction: prior + np.sum(transitions) + reconstruction,
     wrong=lambda prior, transitions, reconstruction: np.sum(transitions) + reconstruction,
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def variational_bound(rng, claim):
     """The bound for a chain splits into a divergence at the end, one per step, and a reconstruction."""
@@ -247,7 +241,6 @@ def loss_term(beta, before, gap, alpha=True):
     right=loss_term,
     wrong=lambda beta, before, gap: loss_term(beta, before, gap, alpha=False),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def diffusion_loss_term(rng, claim):
     """Each divergence of the bound is a weighted squared error of the predicted noise."""
@@ -270,7 +263,6 @@ def diffusion_loss_term(rng, claim):
     right=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + np.sqrt(1 - kept) * eps)) ** 2,
     wrong=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + (1 - kept) * eps)) ** 2,
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def simple_loss(rng, claim):
     """Regress the noise on the noisy state: its conditional mean is best, and linear for Gaussian data."""
@@ -310,7 +302,6 @@ def sampling_step(x, eps, beta, kept, sigma, z, power=1.0):
         ),
     ),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def sampling(rng, claim):
     """From pure noise, remove predicted noise and add a little back at every step: the data's law comes out.
@@ -354,7 +345,6 @@ def sampling(rng, claim):
         ),
     ),
     systems=("ddpm",),
-    functions=("corollary.DDPM",),
 )
 def reverse_variance(rng, claim):
     """The two usual noise levels are the exact ones for data of unit variance and for a single data point.
@@ -379,7 +369,6 @@ def reverse_variance(rng, claim):
     right=lambda density, slope: slope / density,
     wrong=lambda density, slope: slope,
     systems=("score",),
-    functions=("corollary.ScoreModel",),
 )
 def score_definition(rng, claim):
     """The score is the slope of the log-density, so an unknown normaliser drops out."""
@@ -401,7 +390,6 @@ def score_definition(rng, claim):
     right=lambda square, trace: square + 2 * trace,
     wrong=lambda square, trace: square + trace,
     systems=("score",),
-    functions=("corollary.ScoreModel",),
 )
 def fisher_divergence(rng, claim):
     """Integration by parts trades the unknown score for the divergence of the model's.
@@ -444,7 +432,6 @@ def fisher_divergence(rng, claim):
         ),
     ),
     systems=("score",),
-    functions=("corollary.ScoreModel",),
 )
 def sliced(rng, claim):
     """Random directions with identity covariance estimate the objective without bias.
@@ -481,7 +468,6 @@ def annealed_objective(smoothed, levels, weights, model, noisy=True):
     right=annealed_objective,
     wrong=lambda *given: annealed_objective(*given, noisy=False),
     systems=("score",),
-    functions=("corollary.ScoreModel",),
 )
 def annealed(rng, claim):
     """One model learns the scores of the data blurred at many noise levels.
@@ -519,7 +505,6 @@ def annealed(rng, claim):
     right=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(2 * eta) * z,
     wrong=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(eta) * z,
     systems=("langevin", "score"),
-    functions=("corollary.bayes.ULA",),
 )
 def ula(rng, claim):
     """Gradient steps with noise of twice their size sample the density as the step goes to zero.
@@ -552,7 +537,6 @@ def ula(rng, claim):
     right=lambda f, g, score: f - g**2 * score,
     wrong=lambda f, g, score: f - 0.5 * g**2 * score,
     systems=("score",),
-    functions=("corollary.ScoreModel",),
 )
 def forward_reverse(rng, claim):
     """Run backwards, a diffusion is a diffusion again, with the score in its drift.

@@ -9,9 +9,11 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, logit, softmax
 
+from corollary.formulas._library_tools import fitted
 from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
 from corollary.formulas.tools import gradient, jacobian, simplex
 
@@ -26,14 +28,22 @@ def _window_counts(tokens, words, offsets):
     return N
 
 
+def _library_counts(tokens, words, R):
+    from corollary.embeddings.corpus import Corpus, window_counts
+
+    text = Corpus(tokens.astype(np.int32), np.array([0, len(tokens)]))
+    return window_counts(text, words, R).toarray()
+
+
 @formula(
     "emb-cooccurrence",
     latex=r"\mathcal C_R = \{(i, j) : 1 \le \lvert i - j \rvert \le R\}, \qquad "
     r"N_{vw} = \#\{(i, j) \in \mathcal C_R : x_i = v,\ x_j = w\} = N_{wv}",
     where="000 §14; 004 §3.3",
-    right=lambda tokens, words, R: _window_counts(tokens, words, [d for d in range(-R, R + 1) if d]),
+    right=lambda tokens, words, R: _library_counts(tokens, words, R),
     wrong=lambda tokens, words, R: _window_counts(tokens, words, range(-R, R + 1)),
     systems=("cooccurrence",),
+    functions=("corollary.embeddings.window_counts",),
 )
 def emb_cooccurrence(rng, claim):
     """Counts of pairs at a distance of at most R, not counting a word with itself; symmetric."""
@@ -62,12 +72,19 @@ def _printed_embedding(C, k):
     return V * np.sqrt(values.astype(complex)).real, np.ones(k)
 
 
+def _library_embedding(C, k):
+    from corollary.embeddings.cooccurrence import eigen_embedding
+
+    E, values = eigen_embedding(sparse.csr_matrix(C), k, np.random.default_rng(0))
+    return E, np.sign(values)
+
+
 @formula(
     "emb-spectral-factor",
     latex=r"C = V \Lambda V^\top \approx V_k \Lambda_k V_k^\top = E\, \mathrm{sign}(\Lambda_k) E^\top, "
     r"\qquad E = V_k \lvert \Lambda_k \rvert^{1/2}",
     where="000 §14.1.1",
-    right=_spectral_embedding,
+    right=lambda C, k: _library_embedding(C, k),
     wrong=lambda C, k: (_spectral_embedding(C, k)[0], np.ones(k)),
     errata=(
         Erratum(
@@ -78,6 +95,7 @@ def _printed_embedding(C, k):
         ),
     ),
     systems=("cooccurrence",),
+    functions=("corollary.embeddings.cooccurrence.eigen_embedding",),
 )
 def emb_spectral_factor(rng, claim):
     """A symmetric table of counts is nearly the product of k-vectors with one sign for each coordinate.
@@ -139,19 +157,27 @@ def _scores(zeta, z, b):
         ),
     ),
     systems=("skipgram-softmax",),
+    functions=("corollary.embeddings.SkipGram",),
 )
 def emb_skipgram_softmax(rng, claim):
     """A centre word predicts its context by a softmax over the predicted words, with two tables of vectors.
 
     Columns are laws; the slope of a log-probability is what happened less what was expected.
     """
+    from corollary.embeddings import SkipGram
+
     zeta, z, b = rng.normal(size=(5, 3)), rng.normal(size=(5, 3)), rng.normal(size=5)
     p = claim(zeta, z, b)
     v, w = rng.integers(5, size=2)
     slope = gradient(lambda vectors: np.log(claim(zeta, vectors, b)[v, w]), z)
     expected = np.outer(np.eye(5)[v] - softmax(z @ zeta[w] + b), zeta[w])
     columns = np.stack([softmax(z @ vector + b) for vector in zeta], axis=1)
+    texts = [" ".join("abcde"[w] for w in row) for row in rng.integers(5, size=(4, 10))]
+    model = fitted(SkipGram(3, loss="softmax", min_count=1, epochs=2, random_state=0), texts)
+    theirs = model.context_probabilities(model.words_).T
+    own = [part.astype(float) for part in (model.vectors_, model.context_vectors_, model.bias_)]
     return all_of(
+        equal(claim(*own), theirs, tol=1e-10),
         equal(p.sum(axis=0), 1, tol=1e-12),
         equal(p, columns, tol=1e-12),
         equal(slope, expected, tol=1e-6),
@@ -220,6 +246,7 @@ def _noise_law(p, alpha):
         ),
     ),
     systems=("skipgram-negative",),
+    functions=("corollary.embeddings.skipgram_kernels.noise_table",),
 )
 def emb_negative_distribution(rng, claim):
     """Noise words come from a flattened word law, so many for each position of the text.
@@ -227,15 +254,19 @@ def emb_negative_distribution(rng, claim):
     The law is sampled by rejection and the pairs of both kinds are counted. The claim gives the law and
     the ratio of negative to positive pairs.
     """
+    from corollary.embeddings.skipgram_kernels import noise_table
+
     p, alpha, r, offsets = np.array([0.55, 0.25, 0.15, 0.05]), 0.75, 2, (-2, -1, 1, 2)
     law, ratio = claim(p, alpha, r, len(offsets))
     draws = rng.choice(4, p=p, size=200_000)
     kept = draws[rng.random(len(draws)) < (p.min() / p[draws]) ** (1 - alpha)]  # rare words are kept
     frequency = np.bincount(kept, minlength=4) / len(kept)
+    table = np.bincount(noise_table(1000 * p, alpha))  # the library draws by a place in this table
     positions = range(2, 998)
     positive = [(t, t + d) for t in positions for d in offsets]
     negative = [(t, kept[j]) for t in positions for j in range(r)]
     return all_of(
+        equal(law, table / table.sum(), tol=1e-5),  # a million places
         equal(law, frequency, tol=0.01),  # about 120000 draws: four deviations are 0.006
         equal(ratio, len(negative) / len(positive), tol=1e-9),
     )
@@ -272,6 +303,7 @@ def emb_bayes_logit(rng, claim):
     right=lambda joint: np.log(joint / np.outer(joint.sum(axis=1), joint.sum(axis=0))),
     wrong=lambda joint: np.log(joint / joint.sum(axis=1, keepdims=True)),
     systems=("cooccurrence", "skipgram-negative"),
+    functions=("corollary.embeddings.cooccurrence.pmi",),
 )
 def emb_pmi(rng, claim):
     """Pointwise mutual information: how much more often two words meet than by chance.
@@ -279,6 +311,8 @@ def emb_pmi(rng, claim):
     Its mean is the mutual information, the entropies of the parts less that of the pair, and it vanishes
     for independent words.
     """
+    from corollary.embeddings.cooccurrence import pmi
+
     joint = simplex(rng, 12).reshape(3, 4)
     v, w = simplex(rng, 3), simplex(rng, 4)
     entropy = lambda p: -(p * np.log(p)).sum()
@@ -286,6 +320,7 @@ def emb_pmi(rng, claim):
     conditional = joint / joint.sum(axis=0)  # P(v | w)
     return all_of(
         equal((joint * claim(joint)).sum(), information, tol=1e-10),
+        equal(claim(joint), pmi(sparse.csr_matrix(joint), positive=False).toarray(), tol=1e-10),
         equal(claim(joint), np.log(conditional) - np.log(joint.sum(axis=1))[:, None], tol=1e-10),
         equal(claim(np.outer(v, w)), 0, tol=1e-10),
     )
@@ -303,12 +338,19 @@ def _counts(rng, words=5):
     return N
 
 
+def _library_glove(N, zeta, z, most, alpha):
+    from corollary.embeddings.glove import glove_loss
+
+    none = np.zeros(len(N))
+    return glove_loss(sparse.csr_matrix(N), zeta, z, none, none, most, alpha)
+
+
 @formula(
     "emb-glove-loss",
     latex=r"\min \sum_{N_{vw} > 0} f(N_{vw}) \bigl(\log N_{vw} - \langle \zeta_w, z_v \rangle\bigr)^2, "
     r"\qquad f(N) = \min\{1, (N / N_{\max})^\alpha\},\ \alpha = \tfrac{3}{4}",
     where="004 §3.3",
-    right=_glove_terms,
+    right=lambda N, zeta, z, most, alpha: _library_glove(N, zeta, z, most, alpha),
     wrong=lambda N, zeta, z, most, alpha: _glove_terms(N, zeta, z, most, alpha, power=1),
     errata=(
         Erratum(
@@ -319,6 +361,7 @@ def _counts(rng, words=5):
         ),
     ),
     systems=("glove",),
+    functions=("corollary.embeddings.glove.glove_loss",),
 )
 def emb_glove_loss(rng, claim):
     """GloVe fits log-counts by inner products, with rare pairs weighted down and unseen ones left out.
@@ -386,11 +429,24 @@ def _glove_step(zeta, z, count, weight, eta, factor=2):
     right=_glove_step,
     wrong=lambda zeta, z, count, weight, eta: _glove_step(zeta, z, count, weight, eta, factor=1),
     systems=("glove",),
+    functions=("corollary.embeddings.glove.AdaGrad",),
 )
 def emb_glove_sgd(rng, claim):
     """One stochastic step of GloVe moves the two vectors of a pair along each other by its error."""
+    from corollary.embeddings.glove import AdaGrad, GloVe
+
     zeta, z, count = rng.normal(size=3), rng.normal(size=3), float(rng.integers(2, 9))
     weight, eta = rng.uniform(0.3, 1), rng.uniform(0.1, 0.5)
     term = lambda pair: weight * (log(count) - pair[0] @ pair[1]) ** 2
     slope = jacobian(term, np.stack([zeta, z]))
-    return equal(np.stack(claim(zeta, z, count, weight, eta)), -eta * slope, tol=1e-7)
+    # the library's first step, before AdaGrad has gathered anything, in single precision
+    model = GloVe(3, n_max=100.0, learning_rate=eta, bias=False, epochs=1)
+    learner = AdaGrad(sparse.csr_matrix(([count], ([0], [1])), shape=(2, 2)), model, 1, 0)
+    before = learner.inputs[1].astype(float), learner.outputs[0].astype(float)
+    learner.step()
+    moved = learner.inputs[1] - before[0], learner.outputs[0] - before[1]
+    step = claim(*before, count, (count / 100) ** model.alpha, eta)
+    return all_of(
+        equal(np.stack(claim(zeta, z, count, weight, eta)), -eta * slope, tol=1e-7),
+        equal(np.stack(step), np.stack(moved), tol=1e-6),
+    )

@@ -25,7 +25,6 @@ from corollary.formulas.tools import orthogonal, quadrature, simplex, spd
         ),
     ),
     systems=("metrics", "gpt"),
-    functions=("corollary.metrics.perplexity",),
 )
 def perplexity(rng, claim):
     """The inverse geometric mean of the predicted probabilities, in any base used twice.
@@ -50,7 +49,6 @@ def perplexity(rng, claim):
     right=lambda P: np.exp(rel_entr(P, P.mean(0)).sum(1).mean()),
     wrong=lambda P: np.exp(rel_entr(P, 1 / P.shape[1]).sum(1).mean()),
     systems=("metrics",),
-    functions=("corollary.metrics.inception_score",),
 )
 def inception_score(rng, claim):
     """The exponential of the information between samples and predicted classes: one at worst, K at best."""
@@ -93,7 +91,6 @@ def frechet(mean, cov, other_mean, other_cov):
         ),
     ),
     systems=("metrics",),
-    functions=("corollary.metrics.fid",),
 )
 def fid(rng, claim):
     """The squared transport distance between Gaussians fitted to features.

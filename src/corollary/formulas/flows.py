@@ -19,7 +19,6 @@ from corollary.formulas.tools import gauss_hermite, gaussian_kl, jacobian, quadr
     right=lambda density, det: density / np.abs(det),
     wrong=lambda density, det: density / det,
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def change_of_variables(rng, claim):
     """An invertible map divides the density by the absolute value of its Jacobian determinant.
@@ -62,7 +61,6 @@ def change_of_variables(rng, claim):
         ),
     ),
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def composition(rng, claim):
     """Each layer takes its log-determinant off the log-density of the base, which must not be forgotten.
@@ -88,7 +86,6 @@ def composition(rng, claim):
     right=lambda log_base, log_det: -log_base - log_det,
     wrong=lambda log_base, log_det: -log_base + log_det,
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def kl_objective(rng, claim):
     """Maximum likelihood of a flow minimises the divergence from the data, up to their entropy."""
@@ -109,7 +106,6 @@ def kl_objective(rng, claim):
     right=lambda Q, R, y: (np.log(np.abs(np.diag(R))).sum(), solve_triangular(R, Q.T @ y)),
     wrong=lambda Q, R, y: (np.log(np.abs(np.diag(Q @ R))).sum(), solve_triangular(R, Q @ y)),
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def linear_flow(rng, claim):
     """A linear flow kept as rotation times triangle is inverted by substitution, its volume read off."""
@@ -129,7 +125,6 @@ def linear_flow(rng, claim):
     right=lambda slope, value, u, w: abs(1 + slope * (u @ w)),
     wrong=lambda slope, value, u, w: abs(1 + value * (u @ w)),
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def planar(rng, claim):
     """Bending space along one direction costs a determinant of one inner product.
@@ -169,7 +164,6 @@ def coupling(inverse):
     right=coupling(lambda y, s, t: (y - t) * np.exp(-s)),
     wrong=coupling(lambda y, s, t: y * np.exp(-s) - t),
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def affine_coupling(rng, claim):
     """Scaling and shifting one half by functions of the other is inverted without inverting them."""
@@ -197,7 +191,6 @@ def affine_coupling(rng, claim):
         ),
     ),
     systems=("flows",),
-    functions=("corollary.Flow",),
 )
 def autoregressive_flow(rng, claim):
     """Outputs monotone in their own input and shaped by earlier ones have a lower triangular Jacobian.

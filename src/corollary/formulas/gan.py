@@ -52,7 +52,6 @@ def game_value(p, q, d):
         ),
     ),
     systems=("gan",),
-    functions=("corollary.GAN",),
 )
 def joint_model(rng, claim):
     """On data and samples mixed half and half, the discriminator's likelihood is half the game's value."""
@@ -80,7 +79,6 @@ def joint_model(rng, claim):
         ),
     ),
     systems=("gan",),
-    functions=("corollary.GAN",),
 )
 def minimax(rng, claim):
     """The generator minimises what the best discriminator attains: minus log four, reached at the data.
@@ -111,7 +109,6 @@ def minimax(rng, claim):
         ),
     ),
     systems=("gan",),
-    functions=("corollary.GAN",),
 )
 def optimal_discriminator(rng, claim):
     """The best discriminator reports the share of the data in the density at a point."""
@@ -127,7 +124,6 @@ def optimal_discriminator(rng, claim):
     right=lambda p, q: 2 * jensenshannon(p, q, axis=-1) ** 2 - np.log(4),
     wrong=lambda p, q: jensenshannon(p, q, axis=-1) ** 2 - np.log(4),
     systems=("gan",),
-    functions=("corollary.GAN", "corollary.metrics.jensen_shannon"),
 )
 def jsd_value(rng, claim):
     """Against the best discriminator the generator minimises the Jensen-Shannon divergence.
@@ -151,7 +147,6 @@ def jsd_value(rng, claim):
     right=lambda l: (1 / (1 + np.exp(-l)), 1 / (1 + np.exp(l))),
     wrong=lambda l: (1 / (1 + np.exp(l)), 1 / (1 + np.exp(-l))),
     systems=("gan",),
-    functions=("corollary.GAN",),
 )
 def nonsaturating(rng, claim):
     """When fakes are spotted the minimax gradient vanishes with the logit, that of log D tends to one."""
@@ -182,7 +177,6 @@ def alternating_step(theta, phi, eta, down, up, fresh=True):
     right=alternating_step,
     wrong=lambda theta, phi, eta, down, up: alternating_step(theta, phi, eta, down, up, fresh=False),
     systems=("gan", "extragradient"),
-    functions=("corollary.GAN", "corollary.optim.ExtraGradient"),
 )
 def alternating_sgd(rng, claim):
     """The players move in turn, the second answering the first; on a bilinear game they circle for ever.
@@ -223,7 +217,6 @@ def alternating_sgd(rng, claim):
     right=lambda shift: (np.log(2), abs(shift)),
     wrong=lambda shift: (0.5 * np.log(2), abs(shift)),
     systems=("gan", "metrics"),
-    functions=("corollary.metrics.jensen_shannon", "corollary.metrics.wasserstein"),
 )
 def jsd_saturation(rng, claim):
     """Between separate laws the Jensen-Shannon divergence is flat; the transport distance has a slope."""
@@ -254,7 +247,6 @@ def transport_cost(cost, p, q):
     right=transport_cost,
     wrong=lambda cost, p, q: p @ cost @ q,
     systems=("gan", "metrics"),
-    functions=("corollary.metrics.wasserstein",),
 )
 def wgan_primal(rng, claim):
     """The distance of two laws is the least mean way that carries one to the other, over all couplings.
@@ -287,7 +279,6 @@ def dual_value(distances, p, q, K):
     right=lambda distances, p, q, K: dual_value(distances, p, q, K) / K,
     wrong=dual_value,
     systems=("gan", "metrics"),
-    functions=("corollary.GAN", "corollary.metrics.wasserstein"),
 )
 def wgan_dual(rng, claim):
     """The same distance is the most that the mean of a function of bounded slope can differ."""
@@ -327,7 +318,6 @@ def clipped_lipschitz(sizes, c):
         clipped_lipschitz(sizes, c),
     ),
     systems=("gan",),
-    functions=("corollary.GAN",),
 )
 def wgan_constraint(rng, claim):
     """Slopes are bounded by clipping weights, or by a penalty on gradients off length one between samples.

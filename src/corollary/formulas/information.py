@@ -199,7 +199,6 @@ def _jensen_shannon(p, q):
         ),
     ),
     systems=("metrics", "gan"),
-    functions=("corollary.metrics.jensen_shannon",),
 )
 def jsd(rng, claim):
     """The Jensen-Shannon divergence is symmetric and at most log 2, reached by disjoint supports."""

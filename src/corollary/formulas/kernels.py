@@ -34,7 +34,6 @@ def parameter_jacobian(f, theta, X):
     right=lambda J: J @ J.T,
     wrong=lambda J: J @ J.T / J.shape[1],
     systems=("ntk",),
-    functions=("corollary.theory.ntk",),
 )
 def ntk_kernel(rng, claim):
     """The tangent kernel compares inputs by the inner product of their parameter gradients.
@@ -61,7 +60,6 @@ def ntk_kernel(rng, claim):
     right=lambda K, y, f: K @ (y - f),
     wrong=lambda K, y, f: K @ (y - f) / len(y),
     systems=("ntk",),
-    functions=("corollary.theory.ntk",),
 )
 def ntk_gradient_flow(rng, claim):
     """Under gradient flow on half the summed squares, predictions move by the kernel times the residual."""
@@ -84,7 +82,6 @@ def ntk_gradient_flow(rng, claim):
     right=lambda f0, J, step, theta0: f0 + J @ step,
     wrong=lambda f0, J, step, theta0: f0 + J @ (theta0 + step),
     systems=("ntk",),
-    functions=("corollary.theory.ntk",),
 )
 def ntk_linearisation(rng, claim):
     """The linearised network is exact to second order in the displacement of the weights.
@@ -123,7 +120,6 @@ def ntk_linearisation(rng, claim):
         ),
     ),
     systems=("ntk",),
-    functions=("corollary.NTKRegressor",),
 )
 def ntk_kernel_regression(rng, claim):
     """Linearised gradient flow from zero ends at the kernel fit without ridge, which interpolates."""
@@ -188,7 +184,6 @@ def trained_drift(rng, m, X, y, draws):
     right=lambda m: m**-0.5,
     wrong=lambda m: m**-1.0,
     systems=("ntk",),
-    functions=("corollary.theory.ntk",),
 )
 def ntk_infinite_width(rng, claim):
     """At large width the tangent kernel becomes deterministic and stays put during training.
@@ -228,7 +223,6 @@ def ntk_infinite_width(rng, claim):
     right=lambda rng, n: rng.normal(size=(24, n)),
     wrong=lambda rng, n: np.eye(n),
     systems=("nngp",),
-    functions=("corollary.NNGP",),
 )
 def gp_definition(rng, claim):
     """A process is Gaussian if every linear combination of its values is, not just every single value."""
@@ -250,7 +244,6 @@ def gp_definition(rng, claim):
     right=lambda gamma, x, z, n: gamma**2 * (x @ z) / n * np.eye(2),
     wrong=lambda gamma, x, z, n: gamma**2 * (x @ z) / n * np.ones((2, 2)),
     systems=("nngp",),
-    functions=("corollary.NNGP",),
 )
 def nngp_linear_layer(rng, claim):
     """A random linear layer turns inner products of inputs into covariances; its units are uncorrelated."""
@@ -280,7 +273,6 @@ def arc_cosine_step(K, weight, bias, factor=1.0):
     right=arc_cosine_step,
     wrong=lambda K, weight, bias: arc_cosine_step(K, weight, bias, factor=2.0),
     systems=("nngp",),
-    functions=("corollary.NNGP",),
 )
 def nngp_recursion(rng, claim):
     """The covariance of a wide network passes from layer to layer; for ReLU in closed form by the angle."""
@@ -317,7 +309,6 @@ def gp_posterior_right(K, cross, prior, y):
     right=gp_posterior_right,
     wrong=lambda K, cross, prior, y: (cross @ np.linalg.pinv(K) @ y, prior - cross @ cross.T),
     systems=("nngp",),
-    functions=("corollary.NNGP",),
 )
 def gp_posterior(rng, claim):
     """Conditioning a Gaussian process on exact values interpolates them, with no variance left there."""
@@ -344,7 +335,6 @@ def gp_posterior(rng, claim):
     right=lambda fit, prior, new, cell: np.sum(new * fit * prior * cell) / np.sum(fit * prior * cell),
     wrong=lambda fit, prior, new, cell: np.sum(new * fit * cell) / np.sum(fit * cell),
     systems=("hmc", "langevin"),
-    functions=("corollary.bayes.HMC",),
 )
 def bayes_predictive(rng, claim):
     """Predictions average over the posterior, which is the prior reweighted by the likelihood."""
@@ -374,7 +364,6 @@ def bayes_predictive(rng, claim):
     right=lambda f, f_new, forth, back: np.minimum(1, back / forth * np.exp(f - f_new)),
     wrong=lambda f, f_new, forth, back: np.minimum(1, forth / back * np.exp(f - f_new)),
     systems=("metropolis",),
-    functions=("corollary.bayes.Metropolis",),
 )
 def metropolis_hastings(rng, claim):
     """Accepting proposals with this probability makes the target stationary, for any proposal law.
@@ -409,7 +398,6 @@ def hamiltonian_right(theta, y, mass, potential, slope):
         -slope(theta),
     ),
     systems=("hmc",),
-    functions=("corollary.bayes.HMC",),
 )
 def hamiltonian(rng, claim):
     """Hamiltonian moves keep the energy but for the step error, which the acceptance corrects exactly.
@@ -477,7 +465,6 @@ def kinetic_step(noise):
         ),
     ),
     systems=("langevin",),
-    functions=("corollary.bayes.SGHMC",),
 )
 def kinetic_discrete(rng, claim):
     """Momentum with friction, gradient and noise of variance twice friction times step samples the posterior.
@@ -506,7 +493,6 @@ def kinetic_discrete(rng, claim):
     right=lambda B, mass: B / mass,
     errata=(Erratum("E87", r"friction $-By\,dt$ for any mass", r"$-B\frac ym\,dt$", lambda B, mass: B),),
     systems=("langevin",),
-    functions=("corollary.bayes.SGHMC",),
 )
 def sghmc(rng, claim):
     """Friction per velocity B and noise 2B together leave the canonical law unchanged, for any mass."""

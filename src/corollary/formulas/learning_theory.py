@@ -20,7 +20,6 @@ from corollary.formulas.tools import gauss_hermite, simplex
     right=lambda risk, empirical: risk - empirical,
     wrong=lambda risk, empirical: empirical - risk,
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def generalisation_gap(rng, claim):
     """Risk minus training error is zero on average for a fixed predictor, and positive for a fitted one.
@@ -65,7 +64,6 @@ def vc_dimension(counts):
     right=vc_dimension,
     wrong=lambda counts: next(n for n, S in enumerate(counts, 1) if S < 2**n),
     systems=("counting",),
-    functions=("corollary.theory.counting",),
 )
 def shatter_vc(rng, claim):
     """The VC dimension is the size of the largest sample a class can label in all ways.
@@ -113,7 +111,6 @@ def threshold_deviations(rng, n, trials):
     right=lambda S, n, delta: 2 * np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     wrong=lambda S, n, delta: np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def vc_bound(rng, claim):
     """With high probability no function of the class is worse than its training error by more than this.
@@ -141,7 +138,6 @@ def vc_bound(rng, claim):
     right=lambda S, s, epsilon: 8 * S * np.exp(-s * epsilon**2 / 32),
     wrong=lambda S, s, epsilon: 8 * S * np.exp(-s * epsilon**2 / 8),
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def vc_inequality(rng, claim):
     """Training errors are close to risks uniformly over the class, as soon as labellings grow polynomially.
@@ -178,7 +174,6 @@ def vc_inequality(rng, claim):
     right=lambda q, p, phi: rel_entr(q, p).sum(-1) + np.log((p * np.exp(phi)).sum(-1)),
     wrong=lambda q, p, phi: rel_entr(p, q).sum(-1) + np.log((p * np.exp(phi)).sum(-1)),
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def change_of_measure(rng, claim):
     """Moving an expectation to another law costs a divergence and a log moment; the tilted law attains it."""
@@ -224,7 +219,6 @@ def pac_bayes_right(kl, s, epsilon):
         ),
     ),
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def pac_bayes(rng, claim):
     """The test error of a randomised predictor exceeds its training error by little if it is near the prior.
@@ -262,7 +256,6 @@ def pac_bayes(rng, claim):
         0.5 * np.sum((sigma**2 + (theta - theta0) ** 2) / lam**2 - 1 + np.log(lam**2 / sigma**2))
     ),
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def stochastic_network(rng, claim):
     """For Gaussian weights around a trained network the divergence in the PAC-Bayes bound is elementary.
@@ -302,7 +295,6 @@ def minimum_norm_errors(rng, n, ratios, trials):
     right=lambda n: n,
     wrong=lambda n: n / 2,
     systems=("generalisation",),
-    functions=("corollary.theory.bounds",),
 )
 def double_descent(rng, claim):
     """The test error of minimum-norm fits peaks where features are as many as samples, then falls again."""

@@ -249,9 +249,12 @@ def svd(rng, claim):
     right=lambda sigma, k: (sigma[k:] ** 2).sum(),
     wrong=lambda sigma, k: sigma[k] ** 2,
     systems=("low-rank", "pca", "linear-autoencoder"),
+    functions=("corollary.completion.TruncatedSVD",),
 )
 def eckart_young(rng, claim):
     """Cutting the SVD after k terms is the best rank-k approximation, with the tail as its error."""
+    from corollary.completion import TruncatedSVD
+
     sigma, k = np.array([5, 4, 1.5, 1.2, 0.8]) * rng.uniform(0.8, 1.2), 2
     U, V = orthogonal(rng, 6)[:, :5], orthogonal(rng, 5)
     A = (U * sigma) @ V.T
@@ -261,8 +264,10 @@ def eckart_young(rng, claim):
         L = A @ np.linalg.pinv(R)
         R = np.linalg.pinv(L) @ A
     cut = (U[:, :k] * sigma[:k]) @ V[:, :k].T
-    best = claim(sigma, k)
+    best, model = claim(sigma, k), TruncatedSVD(k, random_state=0)
+    theirs = model.inverse_transform(model.fit_transform(A))
     return all_of(
+        equal(((A - theirs) ** 2).sum(), best, tol=1e-8),
         equal(((A - cut) ** 2).sum(), best, tol=1e-9),
         equal(((A - L @ R) ** 2).sum(), best, tol=1e-6),
         at_least(((A - random) ** 2).sum((1, 2)), best),
@@ -365,15 +370,17 @@ def _group_axioms(table, inverses=True, associative=True):
     right=_group_axioms,
     wrong=lambda table: _group_axioms(table, inverses=False),
     systems=("equivariance",),
+    functions=("corollary.theory.symmetry.cyclic", "corollary.theory.symmetry.symmetric"),
 )
 def group(rng, claim):
     """A group is closed and associative, has a neutral element, and every element has an inverse."""
+    from corollary.theory.symmetry import cyclic, symmetric
+
     n = int(rng.integers(4, 9))
     i = np.arange(n)
-    S3 = list(permutations(range(3)))
     tables = {
-        "addition": ((i[:, None] + i) % n, True),
-        "S3": (np.array([[S3.index(tuple(a[k] for k in b)) for b in S3] for a in S3]), True),
+        "addition": (cyclic(n).product.numpy(), True),
+        "S3": (symmetric(3).product.numpy(), True),
         "multiplication": (np.outer(i, i) % n, False),  # zero has no inverse
         "units mod 8": (np.outer([1, 3, 5, 7], [1, 3, 5, 7]) % 8 // 2, True),
         "subtraction": ((i[:, None] - i) % n, False),

@@ -9,13 +9,23 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+import torch
 from scipy.special import expit, log_softmax, softmax
 from scipy.stats import multivariate_normal
-from sklearn.linear_model import Lasso
 from sklearn.metrics import log_loss, zero_one_loss
 
+from corollary.formulas._library_tools import fitted, tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 from corollary.formulas.tools import gradient, jacobian, orthogonal, simplex
+
+
+def _library(name, *args):
+    """Call a function of the library's logistic regression on one sample."""
+    from corollary.linear import logistic
+
+    theta, x, y = args
+    value, slope = getattr(logistic, name)(theta, x[None], np.array([y]))
+    return value[0], slope[0]
 
 
 @formula(
@@ -26,15 +36,21 @@ from corollary.formulas.tools import gradient, jacobian, orthogonal, simplex
     right=lambda x, theta, b: x @ theta + b,
     wrong=lambda x, theta, b: x @ theta / np.linalg.norm(theta) + b,
     systems=("linear-unit",),
+    functions=("corollary.connectionism.Adaline",),
 )
 def lin_unit(rng, claim):
     """A linear unit is constant across its weights and grows along them, at the rate of their length."""
+    from corollary.connectionism import Adaline
+
     x, theta, b = rng.normal(size=4), 3 * rng.normal(size=4), rng.normal()
     rate = np.linalg.norm(theta)
     across = rng.normal(size=4)
     across -= theta * (across @ theta) / rate**2
     here = claim(x, theta, b)
+    X = rng.normal(size=(20, 4))
+    unit = fitted(Adaline(max_iter=3, random_state=0), X, X @ theta + b)
     return all_of(
+        equal([claim(row, unit.coef_, unit.intercept_) for row in X], unit.predict(X), tol=1e-11),
         equal(claim(x + across, theta, b), here, tol=1e-11),
         equal(claim(x + 2 * theta / rate, theta, b) - here, 2 * rate, tol=1e-11),
         equal(claim(np.zeros(4), theta, b), b, tol=1e-12),
@@ -48,21 +64,39 @@ def lin_unit(rng, claim):
     right=lambda theta, x, y, eta: eta * (y - x @ theta) * x,
     wrong=lambda theta, x, y, eta: eta * (x @ theta - y) * x,
     systems=("linear-unit",),
+    functions=("corollary.connectionism.Adaline",),
 )
 def lin_lms(rng, claim):
     """The delta rule moves the weights along the input by the error: a gradient step on half its square."""
+    from corollary.connectionism import Adaline
+
     theta, x, y, eta = rng.normal(size=4), rng.normal(size=4), rng.normal(), rng.uniform(0.1, 1)
     slope = gradient(lambda w: (y - x @ w) ** 2 / 2, theta)
-    return equal(claim(theta, x, y, eta), -eta * slope, tol=1e-8)
+    # the library's unit learns from one sample, three times; its bias is one more weight
+    options = {"learning_rate": eta / 5, "decay": 0, "normalised": False, "max_iter": 3}
+    unit, w, sample = fitted(Adaline(**options), x[None], [y]), np.zeros(5), np.append(x, 1)
+    for _ in range(3):
+        w = w + claim(w, sample, y, eta / 5)
+    return all_of(
+        equal(claim(theta, x, y, eta), -eta * slope, tol=1e-8),
+        equal(w, [*unit.coef_, unit.intercept_], tol=1e-10),
+    )
+
+
+def _least_squares(X, y):
+    from corollary.linear import LinearRegression
+
+    return LinearRegression(fit_intercept=False).fit(X, y).coef_
 
 
 @formula(
     "linreg-normal-equations",
     latex=r"w^* = (X^\top X)^{-1} X^\top y",
     where="000 §5",
-    right=lambda X, y: np.linalg.solve(X.T @ X, X.T @ y),
+    right=lambda X, y: _least_squares(X, y),
     wrong=lambda X, y: np.linalg.solve(X.T @ X / len(X), X.T @ y),
     systems=("linear-regression",),
+    functions=("corollary.linear.LinearRegression",),
 )
 def linreg_normal_equations(rng, claim):
     """Least-squares weights leave a residual orthogonal to every column; a bias is a column of ones."""
@@ -80,7 +114,9 @@ def _ridge_loss(X, y, penalty):
 
 
 def _ridge_weights(X, y, penalty):
-    return np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ y)
+    from corollary.linear import Ridge
+
+    return Ridge(penalty, fit_intercept=False).fit(X, y).coef_
 
 
 @formula(
@@ -102,6 +138,7 @@ def _ridge_weights(X, y, penalty):
         ),
     ),
     systems=("ridge",),
+    functions=("corollary.linear.Ridge",),
 )
 def ridge_regression(rng, claim):
     """Ridge weights: the penalty joins the diagonal of the Gram matrix, for just this pair of weights.
@@ -123,13 +160,16 @@ def ridge_regression(rng, claim):
     where="000 §5",
     right=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * np.abs(w).sum(),
     wrong=lambda X, y, w, penalty: ((y - X @ w) ** 2).sum() / 2 + penalty * np.abs(w).sum(),
-    systems=("lasso",),
+    systems=("lasso", "l1"),
+    functions=("corollary.linear.Lasso",),
 )
 def lasso_regression(rng, claim):
     """The lasso's objective, whose minimum has no slope in the weights kept and a kink in those set to zero.
 
-    The minimum is taken from scikit-learn.
+    The minimum is the library's.
     """
+    from corollary.linear import Lasso
+
     X, penalty = rng.normal(size=(50, 6)), 0.3
     y = X @ np.array([2.0, -1.5, 1.0, 0, 0, 0]) + 0.1 * rng.normal(size=50)
     w = Lasso(alpha=penalty, fit_intercept=False, tol=1e-12, max_iter=100000).fit(X, y).coef_
@@ -146,9 +186,10 @@ def lasso_regression(rng, claim):
     latex=r"\ell = -\log \sigma(y\, x \cdot \theta), \qquad "
     r"\nabla_\theta \ell = -\sigma(-y\, x \cdot \theta)\, y\, x, \qquad y \in \{\pm1\}",
     where="002, 003 Logistic regression",
-    right=lambda theta, x, y: (-np.log(expit(y * (x @ theta))), -expit(-y * (x @ theta)) * y * x),
+    right=lambda theta, x, y: _library("loss_of_signs", theta, x, y),
     wrong=lambda theta, x, y: (-np.log(expit(y * (x @ theta))), -expit(y * (x @ theta)) * y * x),
     systems=("logistic",),
+    functions=("corollary.linear.logistic.loss_of_signs",),
 )
 def logistic_regression_pm(rng, claim):
     """With labels of either sign the logistic loss is minus the log-probability of the signed score."""
@@ -173,9 +214,10 @@ def _cross_entropy(theta, x, y):
     latex=r"\ell = -y \log \sigma(x \cdot \theta) - (1 - y) \log(1 - \sigma(x \cdot \theta)), \qquad "
     r"\nabla_\theta \ell = (\sigma(x \cdot \theta) - y)\, x, \qquad y \in \{0, 1\}",
     where="000 §5; 002, 003 Logistic regression",
-    right=lambda theta, x, y: (_cross_entropy(theta, x, y), (expit(x @ theta) - y) * x),
+    right=lambda theta, x, y: _library("loss_of_bits", theta, x, y),
     wrong=lambda theta, x, y: (_cross_entropy(theta, x, y), (y - expit(x @ theta)) * x),
     systems=("logistic",),
+    functions=("corollary.linear.logistic.loss_of_bits",),
 )
 def logistic_regression_01(rng, claim):
     """With labels 0 and 1 the loss is the cross-entropy: the same numbers as with signs."""
@@ -216,13 +258,25 @@ def _softmax_slope(theta, x, y):
             ),
         ),
     ),
-    systems=("softmax-regression",),
+    systems=("softmax-regression", "mlp"),
+    functions=("corollary.linear.SoftmaxRegression", "corollary.networks.mlp.softmax_error"),
 )
 def softmax_regression(rng, claim):
     """Multi-class log-loss: score of the true class against the log of the summed exponentials."""
+    from corollary.linear import SoftmaxRegression
+    from corollary.networks.mlp import softmax_error
+
     theta, x, y = rng.normal(size=(4, 3)), rng.normal(size=3), np.eye(4)[rng.integers(4)]
     value, slope = claim(theta, x, y)
+    loss, error = softmax_error(tensor(theta @ x)[None], torch.tensor([y.argmax()]), None)
+    # at the library's fit the slopes of all samples and of the penalty add up to nothing
+    X, labels, C = rng.normal(size=(30, 3)), np.arange(30) % 4, 2.0
+    model = SoftmaxRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=200).fit(X, labels)
+    slopes = sum(claim(model.coef_, row, np.eye(4)[label])[1] for row, label in zip(X, labels))
     return all_of(
+        equal(value, loss, tol=1e-10),
+        equal(slope, np.outer(error[0], x), tol=1e-10),
+        equal(slopes + model.coef_ / C, 0, tol=1e-6),
         equal(value, -log_softmax(theta @ x)[y == 1], tol=1e-10),
         equal(slope, gradient(lambda t: -log_softmax(t @ x)[y == 1][0], theta), tol=1e-7),
     )
@@ -235,10 +289,13 @@ def softmax_regression(rng, claim):
     where="000 §5; 002 Losses",
     right=lambda y, v, label, p: (((y - v) ** 2).sum() / 2, label != p.argmax(), -np.log(p[label])),
     wrong=lambda y, v, label, p: (((y - v) ** 2).sum(), label != p.argmax(), -np.log(p[label])),
-    systems=("learning-from-loss",),
+    systems=("learning-from-loss", "mlp", "mlp-regressor"),
+    functions=("corollary.networks.mlp.softmax_error", "corollary.networks.mlp.squared_error"),
 )
 def loss_functions(rng, claim):
     """Squared, zero-one and log loss; the first is a Gaussian's negative log-likelihood less a constant."""
+    from corollary.networks.mlp import softmax_error, squared_error
+
     outcomes = []
     for _ in range(5):
         y, v, label, p = rng.normal(size=3), rng.normal(size=3), int(rng.integers(4)), simplex(rng, 4)
@@ -246,6 +303,8 @@ def loss_functions(rng, claim):
         gaussian = -multivariate_normal(v).logpdf(y) - 1.5 * np.log(2 * np.pi)
         outcomes += [
             equal(squared, gaussian, tol=1e-10),
+            equal(squared, squared_error(tensor([v]), tensor([y]), None)[0], tol=1e-10),
+            equal(logarithmic, softmax_error(tensor([np.log(p)]), torch.tensor([label]), None)[0], tol=1e-10),
             equal(zero_one, zero_one_loss([label], [p.argmax()]), tol=0),
             equal(logarithmic, log_loss([label], [p], labels=range(4)), tol=1e-10),
         ]
@@ -313,12 +372,15 @@ def lin_risk_trace_form(rng, claim):
         ),
     ),
     systems=("deep-linear",),
+    functions=("corollary.linear.mode_trajectory",),
 )
 def lin_gradient_flow(rng, claim):
     """Gradient flow of the whitened risk forgets its start exponentially and ends at the cross-moment.
 
     The claim gives the position at a time, once from the start and once from the speed there.
     """
+    from corollary.linear import mode_trajectory
+
     G, start, eta, t = rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.uniform(0.2, 0.6), 1.0
     A, steps = start, 100
     h = t / steps
@@ -329,7 +391,10 @@ def lin_gradient_flow(rng, claim):
         k4 = 2 * eta * (G - A - h * k3)
         A = A + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
     position, from_speed = claim(G, start, 2 * eta * (G - A), eta, t)
-    return all_of(equal(position, A, tol=1e-8), equal(from_speed, A, tol=1e-8))
+    theirs = mode_trajectory(G, start, 2 * eta * t, depth=1)  # the library's flow has rate one
+    return all_of(
+        equal(position, A, tol=1e-8), equal(from_speed, A, tol=1e-8), equal(position, theirs, tol=1e-10)
+    )
 
 
 def _whiten_and_fit(X, Y):
@@ -389,14 +454,22 @@ def lin_whitened_target(rng, claim):
     return all_of(equal(target, best, tol=1e-9), equal(np.diff(risk), np.diff(distance), tol=1e-8))
 
 
+def _library_slopes(layers, target):
+    """The library's gradients of half the squared distance of the product, the first layer first."""
+    from corollary.linear.deep_linear import layer_gradients
+
+    return layer_gradients(layers, target)
+
+
 @formula(
     "lin-two-layer-gradients",
     latex=r"\ell = \tfrac{1}{2} \lVert DC - \Gamma \rVert_F^2: \qquad \partial_C \ell = D^\top (DC - \Gamma),"
     r"\qquad \partial_D \ell = (DC - \Gamma) C^\top",
     where="000 §13.7; 002 Deep linear networks",
-    right=lambda D, C, G: (D.T @ (D @ C - G), (D @ C - G) @ C.T),
+    right=lambda D, C, G: _library_slopes([C, D], G),
     wrong=lambda D, C, G: (D @ (D @ C - G), (D @ C - G) @ C),
     systems=("deep-linear",),
+    functions=("corollary.linear.deep_linear.layer_gradients",),
 )
 def lin_two_layer_gradients(rng, claim):
     """Each layer's slope is the error of the product, carried through the other layer transposed."""
@@ -414,7 +487,7 @@ def lin_two_layer_gradients(rng, claim):
     r"\partial_{\tilde C} = \tilde D^\top (\tilde D \tilde C - \Sigma), \qquad "
     r"\partial_{\tilde D} = (\tilde D \tilde C - \Sigma) \tilde C^\top",
     where="002 Deep linear networks",
-    right=lambda D, C, S: (D.T @ (D @ C - S), (D @ C - S) @ C.T),
+    right=lambda D, C, S: _library_slopes([C, D], S),
     errata=(
         Erratum(
             "E29",
@@ -424,6 +497,7 @@ def lin_two_layer_gradients(rng, claim):
         ),
     ),
     systems=("deep-linear",),
+    functions=("corollary.linear.deep_linear.layer_gradients",),
 )
 def lin_two_layer_rotated(rng, claim):
     """In the singular bases of the target the two-layer slopes keep their form with a diagonal target.
@@ -476,6 +550,7 @@ def lin_cooperation_competition(rng, claim):
     right=lambda rank, k: [(S, S == tuple(range(k))) for S in combinations(range(rank), k)],
     wrong=lambda rank, k: [(S, True) for S in combinations(range(rank), k)],
     systems=("deep-linear",),
+    functions=("corollary.linear.critical_points",),
 )
 def lin_critical_points(rng, claim):
     """A two-layer linear net of full rank rests at any choice of singular pairs of the target.
@@ -483,6 +558,8 @@ def lin_critical_points(rng, claim):
     Only the leading choice is a minimum, and that a global one; at all others the Hessian has a
     direction of descent. The claim lists the choices, each with its verdict.
     """
+    from corollary.linear import critical_points
+
     n, k, sigma = 3, 2, np.array([3.0, 2.0, 1.0]) + rng.uniform(-0.2, 0.2, size=3)
     U, V = orthogonal(rng, n), orthogonal(rng, n)
     G = (U * sigma) @ V.T
@@ -493,7 +570,8 @@ def lin_critical_points(rng, claim):
         return np.concatenate([(error @ C.T).ravel(), (D.T @ error).ravel()])
 
     points = claim(n, k)
-    outcomes = [equal(len(points), comb(n, k), tol=0)]
+    theirs = sorted((point.pairs, point.minimum) for point in critical_points(G, k))
+    outcomes = [equal(len(points), comb(n, k), tol=0), equal(sorted(points) == theirs, True, tol=0)]
     for chosen, minimum in points:
         scale, index = np.sqrt(sigma[list(chosen)]), list(chosen)
         rest = np.concatenate([(U[:, index] * scale).ravel(), (scale[:, None] * V[:, index].T).ravel()])
@@ -525,6 +603,7 @@ def _layer_slope(layers, x, y, l):
     right=_layer_slope,
     wrong=lambda layers, x, y, l: _layer_slope(layers[: l + 1] + layers[:l:-1], x, y, l),
     systems=("deep-linear",),
+    functions=("corollary.linear.deep_linear.layer_gradients",),
 )
 def lin_deep_gradient(rng, claim):
     """A layer's slope in a deep linear net: the error pulled back from above times the input from below."""
@@ -539,4 +618,8 @@ def lin_deep_gradient(rng, claim):
             return ((h - y) ** 2).sum() / 2
 
         outcomes.append(equal(claim(layers, x, y, l), gradient(loss, layers[l]), tol=1e-6))
+    target, I = rng.normal(size=(3, 3)), np.eye(3)  # on whitened inputs the slopes of all samples add up
+    for l, theirs in enumerate(_library_slopes(layers, target)):
+        summed = sum(claim(layers, I[i], target[:, i], l) for i in range(3))
+        outcomes.append(equal(summed, theirs, tol=1e-9))
     return all_of(*outcomes)

@@ -6,13 +6,16 @@ topic in its columns and ``V`` with the topics of each document in its columns.
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from math import log
 
 import numpy as np
+from scipy import sparse
 from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import norm, poisson
 
+from corollary.formulas._library_tools import fitted
 from corollary.formulas.record import Erratum, all_of, at_least, equal, formula
 from corollary.formulas.tools import gradient, quadrature, simplex
 
@@ -49,18 +52,25 @@ def lvm_marginal(rng, claim):
     right=lambda weights, parts: (parts @ weights, parts * weights / (parts @ weights)[:, None]),
     wrong=lambda weights, parts: (parts @ weights, parts / parts.sum(axis=1, keepdims=True)),
     systems=("em-mixture", "gaussian-mixture"),
+    functions=("corollary.mixtures.gaussian.log_joint",),
 )
 def mix_model(rng, claim):
     """A mixture adds weighted components; a sample belongs to each of them in proportion to its share.
 
     The density has mass one, and responsibilities average to the weights.
     """
+    from corollary.mixtures.gaussian import Parameters, log_joint
+
     weights, means, scales = np.array([0.5, 0.3, 0.2]), rng.normal(size=3), rng.uniform(0.5, 1.5, size=3)
     weights = rng.permutation(weights)
     density = lambda x: claim(weights, norm.pdf(x[:, None], means, scales))
     x = rng.normal(size=8)
     joint = np.array([[w * norm.pdf(t, m, s) for w, m, s in zip(weights, means, scales)] for t in x])
+    model = Parameters(weights, means[:, None], scales[:, None] ** 2, 1 / scales[:, None])
+    theirs = log_joint(x[:, None], model, "diag")
     return all_of(
+        equal(density(x)[0], np.exp(logsumexp(theirs, axis=1)), tol=1e-10),
+        equal(density(x)[1], softmax(theirs, axis=1), tol=1e-10),
         equal(quadrature(lambda x: density(x)[0], -20, 20), 1, tol=1e-8),
         equal(quadrature(lambda x: density(x)[0] * density(x)[1].T, -20, 20), weights, tol=1e-8),
         equal(density(x)[1], joint / joint.sum(axis=1, keepdims=True), tol=1e-12),
@@ -94,8 +104,13 @@ def mix_elbo(rng, claim):
 
 
 def _poisson_em(x, weights, rates, prior=True):
-    q = softmax(poisson.logpmf(x[:, None], rates) + (np.log(weights) if prior else 0), axis=1)
-    return q, q.mean(axis=0), q.T @ x / q.sum(axis=0)
+    from corollary.mixtures.mixture import Poisson
+
+    family, X = Poisson(smoothing=0.0), x[:, None]
+    q = softmax(family.log_prob(X, {"rate": rates[:, None]}) + (np.log(weights) if prior else 0), axis=1)
+    count = q.sum(axis=0)
+    found = family.maximise(q.T @ family.statistics(X) / count[:, None], X.mean(axis=0), count)
+    return q, q.mean(axis=0), found["rate"][:, 0]
 
 
 @formula(
@@ -107,6 +122,7 @@ def _poisson_em(x, weights, rates, prior=True):
     right=_poisson_em,
     wrong=lambda x, weights, rates: _poisson_em(x, weights, rates, prior=False),
     systems=("em-mixture",),
+    functions=("corollary.mixtures.mixture.Poisson",),
 )
 def mix_em_steps(rng, claim):
     """EM: responsibilities from Bayes' rule, then weighted fits; the likelihood never falls.
@@ -166,12 +182,15 @@ def _printed_gaussian_em(x, weights, means):
         ),
     ),
     systems=("gaussian-mixture",),
+    functions=("corollary.mixtures.GaussianMixture",),
 )
 def gmm_em(rng, claim):
     """EM for Gaussians of unit variance is a soft version of k-means.
 
     The likelihood never falls, and well separated means are found.
     """
+    from corollary.mixtures import GaussianMixture
+
     true = np.array([[-4.0, 0.0], [4.0, 1.0], [0.0, 6.0]])
     labels = rng.integers(3, size=600)
     x = true[labels] + rng.normal(size=(600, 2))
@@ -181,13 +200,17 @@ def gmm_em(rng, claim):
         parts = norm.logpdf(x[:, None], means).sum(axis=2)
         return logsumexp(parts + np.log(weights), axis=1).sum()
 
-    trace = [likelihood(weights, means)]
+    start = {"weights_init": weights, "means_init": means, "precisions_init": np.ones(3)}
+    model = GaussianMixture(3, covariance_type="unit", tol=0, max_iter=12, random_state=0, **start)
+    model, trace = fitted(model, x), [likelihood(weights, means)]
     for _ in range(12):
         weights, means = claim(x, weights, means)
         trace.append(likelihood(weights, means))
     centres = [x[labels == z].mean(axis=0) for z in range(3)]
     return all_of(
         at_least(np.diff(trace), 0, tol=1e-8),
+        equal(means, model.means_, tol=1e-8),
+        equal(weights, model.weights_, tol=1e-8),
         equal(means, centres, tol=0.1),  # a few samples between the clusters are shared
         equal(weights, np.bincount(labels) / 600, tol=0.02),
     )
@@ -221,6 +244,15 @@ def topic_bag_of_words(rng, claim):
     )
 
 
+def _library_em(N, U, V):
+    """The library's EM after one step: log-likelihood of all tokens before it, words and topics after it."""
+    from corollary.mixtures.plsa import EM
+
+    learner = EM(sparse.csr_matrix(N.astype(float)), U.copy(), V.T.copy(), 1, 0.0, 1)
+    before = learner.sweep()["log_likelihood"] * N.sum()
+    return before, learner.topics, learner.mixtures.T
+
+
 @formula(
     "topic-plsa",
     latex=r"p(w_j \mid d_i) = \sum_z p(w_j \mid z)\, p(z \mid d_i), \qquad "
@@ -229,13 +261,16 @@ def topic_bag_of_words(rng, claim):
     right=lambda N, U, V: (N * np.log(U @ V).T).sum(),
     wrong=lambda N, U, V: (N * (np.log(U) @ V).T).sum(),
     systems=("plsa",),
+    functions=("corollary.mixtures.plsa.EM",),
 )
 def topic_plsa(rng, claim):
     """A document mixes topics and a topic words; the likelihood of all tokens needs only their counts."""
     tokens, N = _corpus(rng, 5, 7)
     U, V = simplex(rng, 3, 7).T, simplex(rng, 5, 3).T
     by_token = sum(log(sum(U[w, z] * V[z, i] for z in range(3))) for i, row in enumerate(tokens) for w in row)
-    return equal(claim(N, U, V), by_token, tol=1e-9)
+    return all_of(
+        equal(claim(N, U, V), by_token, tol=1e-9), equal(claim(N, U, V), _library_em(N, U, V)[0], tol=1e-9)
+    )
 
 
 def _plsa_step(N, U, V):
@@ -259,6 +294,7 @@ def _plsa_step_wrong_axis(N, U, V):
     right=_plsa_step,
     wrong=_plsa_step_wrong_axis,
     systems=("plsa",),
+    functions=("corollary.mixtures.plsa.EM",),
 )
 def topic_plsa_em(rng, claim):
     """EM for topics: each token is shared out among the topics, then words and topics are counted.
@@ -273,8 +309,10 @@ def topic_plsa_em(rng, claim):
             q = U[w] * V[:, i]
             words[w] += q / q.sum()
             topics[:, i] += q / q.sum() / len(row)
-    first = claim(N, U, V)
+    first, (_, *theirs) = claim(N, U, V), _library_em(N, U, V)
     outcomes = [
+        equal(first[0], theirs[0], tol=1e-10),
+        equal(first[1], theirs[1], tol=1e-10),
         equal(first[0], words / words.sum(axis=0), tol=1e-10),
         equal(first[1], topics, tol=1e-10),
     ]
@@ -294,6 +332,7 @@ def topic_plsa_em(rng, claim):
     right=lambda v, alpha: np.prod(v ** (alpha - 1)[:, None], axis=0),
     wrong=lambda v, alpha: np.prod(v ** alpha[:, None], axis=0),
     systems=("lda",),
+    functions=("corollary.mixtures.lda.dirichlet_expectation",),
 )
 def lda_model(rng, claim):
     """A document's topic shares come from a Dirichlet law, and its words are averaged over them.
@@ -301,6 +340,8 @@ def lda_model(rng, claim):
     The claim is the unnormalised density. For two topics the integral over the shares equals the sum over
     all assignments of topics to words, each weighted by its Pólya urn; counts add to the parameters.
     """
+    from corollary.mixtures.lda import dirichlet_expectation
+
     alpha, U, x = rng.uniform(2, 4, size=2), simplex(rng, 2, 5).T, rng.integers(5, size=6)
 
     def density(v, a):  # the second share is the rest
@@ -318,7 +359,9 @@ def lda_model(rng, claim):
     posterior = v ** counts[0] * (1 - v) ** counts[1] * density(v, alpha)
     ratio = posterior / density(v, alpha + counts)
     beta_law = np.exp((alpha[0] - 1) * np.log(v) + (alpha[1] - 1) * np.log1p(-v) - log_beta(alpha))
+    mean_log = quadrature(lambda s: np.log(s) * density(s, alpha), 0, 1)
     return all_of(
+        equal(mean_log, dirichlet_expectation(alpha[None])[0, 0], tol=1e-6),
         equal(by_shares, by_topics, tol=1e-6, relative=True),
         equal(ratio / ratio[0], 1, tol=1e-9),
         equal(density(v, alpha), beta_law, tol=1e-6),
@@ -340,6 +383,7 @@ def lda_model(rng, claim):
         ),
     ),
     systems=("nmf", "plsa"),
+    functions=("corollary.mixtures.plsa.EM",),
 )
 def nmf_likelihood(rng, claim):
     """The likelihood of a topic model is a non-negative factorisation of the counts.
@@ -351,6 +395,7 @@ def nmf_likelihood(rng, claim):
     by_token = sum(log(U[w] @ V[:, i]) for i, row in enumerate(tokens) for w in row)
     return all_of(
         equal(claim(N, U @ V), by_token, tol=1e-9),
+        equal(claim(N, U @ V), _library_em(N, U, V)[0], tol=1e-9),
         equal((U @ V).sum(axis=0), 1, tol=1e-12),  # columns are laws over words
     )
 
@@ -367,14 +412,26 @@ def _clipped_solve(A, U):
     right=_clipped_solve,
     wrong=lambda A, U: np.linalg.lstsq(U, A)[0],
     systems=("nmf",),
+    functions=("corollary.completion.NMF",),
 )
 def nmf_projected_als(rng, claim):
     """Solve for one factor without the constraint, then clip at zero; a heuristic that works on exact data.
 
     The claim is one such solve. Nothing guarantees descent, so the best of some starts counts.
     """
+    from corollary.completion import NMF
+
     U, V = rng.gamma(0.7, size=(12, 2)), rng.gamma(0.7, size=(2, 12))
     A = U @ V
+    # one sweep of the library's: first W, then H
+    U, V = rng.random((12, 2)), rng.random((2, 12))
+    model = NMF(2, init="custom", solver="als", max_iter=1, tol=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one sweep does not converge
+        W = model.fit_transform(A, W=U.copy(), H=V.copy())
+    first = claim(A.T, V.T).T
+    # its tiny ridge shows where a factor is nearly singular
+    theirs = [equal(first, W, tol=1e-3), equal(claim(A, first), model.components_, tol=1e-3)]
     best, least = np.inf, claim(A, rng.normal(size=(12, 2))).min()  # plain solutions have either sign
     for _ in range(12):
         U = rng.random((12, 2))
@@ -387,4 +444,4 @@ def nmf_projected_als(rng, claim):
                 break
         if best < 5e-4:
             break
-    return all_of(at_least(least, 0), equal(best, 0, tol=1e-3))
+    return all_of(at_least(least, 0), equal(best, 0, tol=1e-3), *theirs)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch.autograd.functional import jacobian
+from torch.func import functional_call
 
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 
 
@@ -34,13 +35,14 @@ def _standardise(z, axis, delta, ddof=0):
 )
 def batch(rng, claim):
     """Batch normalisation standardises each unit over the batch, then scales and shifts it."""
+    from corollary.nn import norm
+
     z, gamma, beta = 2 + 3 * rng.normal(size=(8, 4)), rng.normal(size=4), rng.normal(size=4)
-    reference = F.batch_norm(
-        torch.tensor(z), None, None, torch.tensor(gamma), torch.tensor(beta), training=True, eps=1e-3
-    )
+    layer = built(lambda: norm("batch", 4), weight=gamma, bias=beta).train()
+    layer.eps = 1e-3
     plain = claim(z, np.ones(4), np.zeros(4), 0.0)
     return all_of(
-        equal(claim(z, gamma, beta, 1e-3), reference, tol=1e-10),
+        equal(claim(z, gamma, beta, 1e-3), layer(tensor(z)), tol=1e-10),
         equal([plain.mean(0), plain.var(0)], [np.zeros(4), np.ones(4)], tol=1e-10),
     )
 
@@ -57,10 +59,11 @@ def batch(rng, claim):
 )
 def layer(rng, claim):
     """Layer normalisation takes mean and variance over the units of one sample."""
+    from corollary.nn import norm
+
     x, gamma, beta = 1 + 2 * rng.normal(size=(5, 6)), rng.normal(size=6), rng.normal(size=6)
-    tensors = [torch.tensor(a) for a in (x, gamma, beta)]
-    reference = F.layer_norm(tensors[0], (6,), tensors[1], tensors[2], eps=1e-5)
-    return equal(claim(x, gamma, beta, 1e-5), reference, tol=1e-10)
+    reference = built(lambda: norm("layer", 6), weight=gamma, bias=beta)
+    return equal(claim(x, gamma, beta, reference.eps), reference(tensor(x)), tol=1e-10)
 
 
 @formula(
@@ -74,13 +77,19 @@ def layer(rng, claim):
 )
 def weight(rng, claim):
     """Weight normalisation splits length from direction, so the direction's gradient is orthogonal to it."""
+    from corollary.nn import norm
+
     v = torch.tensor(2 * rng.normal(size=5), requires_grad=True)
     g, x = torch.tensor(rng.uniform(1, 2)), torch.tensor(rng.normal(size=5))
     w = claim(v, g)
     (slope,) = torch.autograd.grad(torch.tanh(w @ x), v, retain_graph=True)
-    reference = g * F.normalize(v, dim=0)
+    parts = {
+        "parametrizations__weight__original0": g,
+        "parametrizations__weight__original1": v.detach(),
+    }
+    layer = built(lambda: norm("weight", torch.nn.Linear(5, 1, bias=False)), **parts)
     return all_of(
-        equal(w, reference, tol=1e-12),
+        equal(w, layer.weight[0], tol=1e-12),
         equal(slope @ v, 0.0, tol=1e-10),
         equal(w.norm(), g, tol=1e-12),
     )
@@ -93,18 +102,25 @@ def weight(rng, claim):
     right=lambda output, slope, c: (output, slope / c),
     wrong=lambda output, slope, c: (output, slope * c),
     systems=("normalisation",),
+    functions=("corollary.nn.norm",),
 )
 def scale_invariance(rng, claim):
     """Batch, layer and weight normalisation ignore the weights' scale; the gradient shrinks as it grows."""
+    from corollary.nn import norm
+
     X, target = torch.tensor(rng.normal(size=(8, 4))), torch.tensor(rng.normal(size=(8, 3)))
     W, c = rng.normal(size=(3, 4)), rng.uniform(2, 5)
-    layers = {
-        "batch": lambda A: F.batch_norm(X @ A.T, None, None, training=True, eps=1e-15),
-        "layer": lambda A: F.layer_norm(X @ A.T, (3,), eps=1e-15),
-        "weight": lambda A: X @ (A / A.norm(dim=1, keepdim=True)).T,
-    }
     outcomes = []
-    for net in layers.values():
+    for name in ("batch", "layer", "weight"):
+
+        def net(A, name=name):
+            module = norm(name, built(lambda: torch.nn.Linear(4, 3, bias=False), weight=A.detach()))
+            if name == "weight":
+                place = "parametrizations.weight.original"
+                return functional_call(module, {f"{place}0": X.new_ones(3, 1), f"{place}1": A}, X)
+            module[1].double().eps = 1e-15
+            return functional_call(module, {"0.weight": A}, X)
+
         outputs, slopes = [], []
         for scale in (1.0, c):
             A = torch.tensor(scale * W, requires_grad=True)
@@ -127,12 +143,19 @@ def scale_invariance(rng, claim):
 )
 def residual_block(rng, claim):
     """A shortcut adds the identity (or a projection) to the Jacobian; dense ones stack it on top."""
+    from corollary.nn import Dense, Residual
+
     A, B, W, x = (torch.tensor(rng.normal(size=shape)) for shape in ((5, 4), (4, 5), (4, 4), (4,)))
 
-    def f(v):
-        return B @ torch.tanh(A @ v)
-
-    blocks = (lambda v: v + f(v), lambda v: W @ v + f(v), lambda v: torch.cat([v, f(v)]))
+    f = built(
+        lambda: torch.nn.Sequential(
+            torch.nn.Linear(4, 5, bias=False), torch.nn.Tanh(), torch.nn.Linear(5, 4, bias=False)
+        ),
+        **{"0__weight": A, "2__weight": B},
+    )
+    projected = Residual(f)
+    projected.shortcut = built(lambda: torch.nn.Linear(4, 4, bias=False), weight=W)
+    blocks = (Residual(f), projected, Dense(f, dim=0))
     h = 1e-5
     J = np.stack([((f(x + h * e) - f(x - h * e)) / (2 * h)).numpy() for e in torch.eye(4).double()], axis=1)
     return all_of(*(equal(c, jacobian(block, x), tol=1e-7) for c, block in zip(claim(J, W.numpy()), blocks)))

@@ -24,7 +24,8 @@ from corollary.formulas.tools import gradient, spd
 
 
 def _descent_and_flow(H, theta, eta, steps):
-    return tools.descend(lambda x: H @ x, theta, eta, steps)[-1], linalg.expm(-eta * steps * H) @ theta
+    path = tools.library_path("gd", lambda x: H @ x, theta, steps, lr=eta)
+    return path[-1], linalg.expm(-eta * steps * H) @ theta
 
 
 def _descent_as_flow(H, theta, eta, steps):
@@ -94,7 +95,6 @@ def expected_gradient(rng, claim):
     right=lambda g, H: -np.linalg.solve(H, g),
     wrong=lambda g, H: -H @ g,
     systems=("newton",),
-    functions=("corollary.optim.Newton",),
 )
 def newton(rng, claim):
     """Newton's step minimises the quadratic model; an isotropic Hessian turns it into descent."""
@@ -393,7 +393,9 @@ def heavy_ball(rng, claim):
     for _ in range(300):
         x, before = x - eta * slope + beta * (x - before), x
     constant = np.tile(slope, (300, 1))
+    theirs = tools.library_path("heavy-ball", lambda x: A @ x, path[0], 12, lr=eta, momentum=beta)
     return all_of(
+        equal(claim(np.array(gradients), eta, beta)[0], theirs[-1] - theirs[-2], tol=1e-12),
         equal(claim(np.array(gradients), eta, beta)[0], path[-1] - path[-2], tol=1e-12),
         equal(claim(constant, eta, beta)[1], x - before, tol=1e-10),
     )
@@ -421,7 +423,7 @@ def nesterov(rng, claim):
     start = rng.normal(size=3)
     path = claim(lambda x: A @ x, start, eta, beta, steps)
     # torch keeps the extrapolated points
-    ahead = tools.torch_path("SGD", lambda x: A @ x, start, steps, lr=eta, momentum=beta, nesterov=True)
+    ahead = tools.library_path("nesterov", lambda x: A @ x, start, steps, lr=eta, momentum=beta)
     return equal(path[1:] + beta * (path[1:] - path[:-1]), ahead, tol=1e-10)
 
 
@@ -475,7 +477,6 @@ def nesterov_rates(rng, claim):
         ),
     ),
     systems=("sgd", "minibatch"),
-    functions=("corollary.optim.create",),
 )
 def sgd(rng, claim):
     """A random summand's gradient is unbiased for the mean; a batch of r divides its variance by r."""
@@ -520,13 +521,16 @@ def sgd_one_step(rng, claim):
         ),
     ),
     systems=("schedules", "sgd"),
-    functions=("corollary.optim.schedule",),
+    functions=("corollary.optim.schedule", "corollary.optim.schedule.robbins_monro"),
 )
 def robbins_monro(rng, claim):
     """Steps must add up to infinity while their squares do not.
 
     The claim says, for the steps t^-p, whether each of the two conditions holds.
     """
+    from corollary.optim import schedule
+    from corollary.optim.schedule import robbins_monro as qualifies
+
     powers = [1.0, 0.5, 1 / 3, rng.uniform(0.6, 0.9), rng.uniform(1.1, 1.5)]
     t = np.arange(1.0, 2**15 + 1)
 
@@ -535,7 +539,13 @@ def robbins_monro(rng, claim):
         return blocks[2] / blocks[1] > 0.999
 
     truth = [[diverges(t**-p), not diverges(t ** (-2 * p))] for p in powers]
-    return equal([claim(p) for p in powers], truth, tol=0.1)
+    named = {"1/t": 1.0, "1/sqrt": 0.5, "constant": 0.0}  # the library's schedules that are powers of t
+    steps = [[schedule(name, s, 10) for s in range(10)] for name in named]
+    return all_of(
+        equal([claim(p) for p in powers], truth, tol=0.1),
+        equal(steps, [t[:10] ** -p for p in named.values()], tol=1e-12),
+        equal([all(claim(p)) for p in named.values()], [qualifies(name) for name in named], tol=0.1),
+    )
 
 
 @formula(
@@ -603,7 +613,6 @@ def sgd_constant_step(rng, claim):
         beta * average + (1 - beta) * new,
     ),
     systems=("polyak-average",),
-    functions=("corollary.optim.create",),
 )
 def polyak_averaging(rng, claim):
     """The running update keeps the plain mean of the iterates, or an exponentially weighted one."""
@@ -687,7 +696,6 @@ def averaged_sgd_rates(rng, claim):
     right=lambda here, anchor, i: here[i] - anchor[i] + anchor.mean(0),
     wrong=lambda here, anchor, i: here[i] + anchor[i] - anchor.mean(0),
     systems=("svrg",),
-    functions=("corollary.optim.SVRG",),
 )
 def svrg(rng, claim):
     """Subtracting the noise seen at an anchor keeps the gradient unbiased and removes its variance there."""
@@ -714,7 +722,6 @@ def svrg(rng, claim):
     right=lambda g, eta: -eta * np.sign(g),
     wrong=lambda g, eta: -eta * g / np.linalg.norm(g),
     systems=("signsgd",),
-    functions=("corollary.optim.SignSGD",),
 )
 def signsgd(rng, claim):
     """The sign step is steepest descent when a step is measured by its largest coordinate."""
@@ -757,7 +764,7 @@ def adagrad(rng, claim):
     grad, best, start = _scaled(rng)
     path = claim(grad, start, best, 0.3, 1e-10, 20)
     rescaled = claim(lambda x: 100 * grad(x), start, best, 0.3, 1e-10, 20)
-    reference = tools.torch_path("Adagrad", grad, start, 20, lr=0.3, eps=1e-10)
+    reference = tools.library_path("adagrad", grad, start, 20, lr=0.3, eps=1e-10)
     return all_of(equal(path, reference, tol=1e-9), equal(rescaled, path, tol=1e-8))
 
 
@@ -774,7 +781,7 @@ def adagrad(rng, claim):
 def rmsprop(rng, claim):
     """RMSprop divides by the root of a decaying mean of squared gradients."""
     grad, _, start = _scaled(rng)
-    reference = tools.torch_path("RMSprop", grad, start, 20, lr=0.1, alpha=0.9, eps=1e-8)
+    reference = tools.library_path("rmsprop", grad, start, 20, lr=0.1, alpha=0.9, eps=1e-8)
     return equal(claim(grad, start, 0.1, 0.9, 1e-8, 20), reference, tol=1e-9)
 
 
@@ -800,7 +807,7 @@ def adam(rng, claim):
     """Adam divides a mean gradient by a mean size, both corrected for their start; step one is alpha."""
     grad, _, start = _scaled(rng)
     path = claim(grad, start, 0.1, (0.9, 0.99), 1e-10, 20)
-    reference = tools.torch_path("Adam", grad, start, 20, lr=0.1, betas=(0.9, 0.99), eps=1e-10)
+    reference = tools.library_path("adam", grad, start, 20, lr=0.1, betas=(0.9, 0.99), eps=1e-10)
     return all_of(equal(path, reference, tol=1e-9), equal(np.abs(path[0] - start), np.full(3, 0.1), tol=1e-8))
 
 
@@ -817,7 +824,7 @@ def amsgrad(rng, claim):
     """AMSGrad is Adam with a denominator that never shrinks."""
     grad, _, start = _scaled(rng)
     options = {"lr": 0.2, "betas": (0.9, 0.8), "eps": 1e-10}
-    reference = tools.torch_path("Adam", grad, start, 30, amsgrad=True, **options)
+    reference = tools.library_path("amsgrad", grad, start, 30, **options)
     return equal(claim(grad, start, 0.2, (0.9, 0.8), 1e-10, 30), reference, tol=1e-9)
 
 
@@ -855,10 +862,17 @@ def muon(rng, claim):
         X = momentum / np.linalg.norm(momentum)
         for _ in range(60):
             X = 1.5 * X - 0.5 * X @ X.T @ X
+        # the library's steps, with the same iteration, in the half precision that torch's Muon computes with
+        waiting = iter(gradients)
+        options = {"lr": eta, "momentum": mu, "nesterov": False, "weight_decay": 0.0}
+        options |= {"ns_coefficients": (1.5, -0.5, 0.0), "ns_steps": 30}
+        theirs = tools.library_path("muon", lambda _, w=waiting: next(w), np.zeros(shape), 4, **options)
+        last = theirs[-1] - theirs[-2]
         x = np.linalg.svd(momentum)[2][0]  # an input that the step moves
         moved = np.sqrt(np.mean((step @ x) ** 2) / np.mean(x**2))
         outcomes += [
             equal(step / np.linalg.norm(step, 2), -X, tol=1e-8),
+            equal(step / np.linalg.norm(step, 2), last / np.linalg.norm(last, 2), tol=0.05),
             equal(moved, eta, tol=1e-10),
         ]
     return all_of(*outcomes)

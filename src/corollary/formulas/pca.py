@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import (
     Erratum,
     all_of,
@@ -27,6 +28,12 @@ def _basis(rng, n, m):
     return orthogonal(rng, n)[:, :m]
 
 
+def _library_autoencoder(V, W):
+    from corollary.linear.autoencoder import Linear
+
+    return built(lambda: Linear(len(V), len(W), tied=False), V=V, W=W)
+
+
 @formula(
     "ae-linear-model",
     latex=r"z = Wx,\ \hat x = Vz: \qquad \tfrac{1}{2} \mathbb E \lVert x - VWx \rVert^2 ="
@@ -34,16 +41,23 @@ def _basis(rng, n, m):
     where="002, 003 Linear autoencoder; 004 §1.1",
     right=lambda X, V, W: ((X - V @ W @ X) ** 2).sum() / (2 * X.shape[1]),
     wrong=lambda X, V, W: ((X - V @ W @ X) ** 2).sum() / (2 * X.shape[0]),
-    systems=("linear-autoencoder",),
+    systems=("linear-autoencoder", "autoencoder"),
+    functions=("corollary.linear.autoencoder.Linear", "corollary.linear.autoencoder.rebuilding_error"),
 )
 def ae_linear_model(rng, claim):
     """A linear autoencoder codes with one matrix and decodes with another.
 
     Its risk is half the mean squared distance between a sample and its reconstruction.
     """
+    from corollary.linear.autoencoder import rebuilding_error
+
     X, V, W = rng.normal(size=(5, 20)), rng.normal(size=(5, 2)), rng.normal(size=(2, 5))
     one_by_one = [np.linalg.norm(x - V @ (W @ x)) ** 2 / 2 for x in X.T]
-    return equal(claim(X, V, W), np.mean(one_by_one), tol=1e-10)
+    by_feature = rebuilding_error(_library_autoencoder(V, W), tensor(X.T))
+    return all_of(
+        equal(claim(X, V, W), np.mean(one_by_one), tol=1e-10),
+        equal(claim(X, V, W), 5 * by_feature, tol=1e-10),
+    )
 
 
 @formula(
@@ -135,12 +149,19 @@ def _autoencoder_slopes(V, W, x):
         ),
     ),
     systems=("linear-autoencoder",),
+    functions=("corollary.linear.autoencoder.Linear", "corollary.linear.autoencoder.rebuilding_error"),
 )
 def ae_gradients(rng, claim):
     """Slopes of half the squared reconstruction error in the code, the decoder and their product P = VW."""
+    from corollary.linear.autoencoder import rebuilding_error
+
     V, W, x = rng.normal(size=(4, 2)), rng.normal(size=(2, 4)), rng.normal(size=4)
     by_W, by_V, by_P = claim(V, W, x)
+    module = _library_autoencoder(V, W).requires_grad_()
+    (4 * rebuilding_error(module, tensor(x[None]))).backward()  # the library takes the mean over features
     return all_of(
+        equal(by_W, module.W.grad, tol=1e-10),
+        equal(by_V, module.V.grad, tol=1e-10),
         equal(by_W, gradient(lambda B: ((x - V @ B @ x) ** 2).sum() / 2, W), tol=1e-6),
         equal(by_V, gradient(lambda B: ((x - B @ W @ x) ** 2).sum() / 2, V), tol=1e-6),
         equal(by_P, gradient(lambda B: ((x - B @ x) ** 2).sum() / 2, V @ W), tol=1e-6),
@@ -165,9 +186,12 @@ def _wrong_side_code(X, m):
     right=_top_code,
     wrong=_wrong_side_code,
     systems=("linear-autoencoder", "pca"),
+    functions=("corollary.completion.TruncatedSVD",),
 )
 def ae_optimal_solution(rng, claim):
     """Coding with the leading left singular vectors is optimal: only the other singular values are lost."""
+    from corollary.completion import TruncatedSVD
+
     X, m = rng.normal(size=(5, 5)), 2
     C, D = claim(X, m)
     lost = ((X - D @ C @ X) ** 2).sum()
@@ -176,7 +200,10 @@ def ae_optimal_solution(rng, claim):
     for _ in range(150):
         Z = np.linalg.lstsq(V, X)[0]
         V = np.linalg.lstsq(Z.T, X.T)[0].T
+    model = TruncatedSVD(m, random_state=0)
+    theirs = model.inverse_transform(model.fit_transform(X.T)).T  # the library has samples in rows
     return all_of(
+        equal(D @ C @ X, theirs, tol=1e-7),
         equal(lost, np.linalg.eigvalsh(X @ X.T)[:-m].sum(), tol=1e-8),
         at_most(lost, ((X - V @ Z) ** 2).sum(), tol=1e-8),
     )
@@ -281,15 +308,21 @@ def proj_general_basis(rng, claim):
     right=lambda P, moment: (np.trace(moment) - np.trace(P @ moment)) / 2,
     wrong=lambda P, moment: np.trace(moment) - np.trace(P @ moment),
     systems=("pca",),
+    functions=("corollary.linear.PCA",),
 )
 def proj_risk_variance(rng, claim):
     """What a projection loses of centred data is the variance it does not keep."""
+    from corollary.linear import PCA
+
     X, U = _centred(rng, 5, 40), _basis(rng, 5, 2)
     P = U @ U.T
     lost = np.mean([np.linalg.norm(x - P @ x) ** 2 / 2 for x in X.T])
     kept = (P @ X).var(axis=1).sum()
     moment = X @ X.T / 40
+    model = PCA(2).fit(X.T)
+    left = 39 / 40 * (X.var(axis=1, ddof=1).sum() - model.explained_variance_.sum())
     return all_of(
+        equal(claim(model.components_.T @ model.components_, moment), left / 2, tol=1e-10),
         equal(claim(P, moment), lost, tol=1e-10),
         equal(claim(P, moment), (X.var(axis=1).sum() - kept) / 2, tol=1e-10),
     )
@@ -308,19 +341,24 @@ def _eigenbasis(moment):
     right=lambda moment, m: _eigenbasis(moment)[1][:, :m] @ _eigenbasis(moment)[1][:, :m].T,
     wrong=lambda moment, m: np.linalg.eigh(moment)[1][:, :m] @ np.linalg.eigh(moment)[1][:, :m].T,
     systems=("pca",),
+    functions=("corollary.linear.PCA",),
 )
 def pca_theorem(rng, claim):
     """Of all projections of rank m the one on the leading eigenvectors keeps most of the variance.
 
     It keeps the sum of the m largest eigenvalues.
     """
+    from corollary.linear import PCA
+
     X, m = _centred(rng, 5, 40), 2
     P = claim(X @ X.T / 40, m)
     kept = (P @ X).var(axis=1).sum()
     near, _ = np.linalg.qr(np.linalg.svd(P)[0][:, :m] + 0.05 * rng.normal(size=(100, 5, m)))
     far, _ = np.linalg.qr(rng.normal(size=(200, 5, m)))
     rivals = ((np.concatenate([near, far]).mT @ X).var(axis=2)).sum(axis=1)
+    rows = PCA(m).fit(X.T).components_
     return all_of(
+        equal(P, rows.T @ rows, tol=1e-8),
         at_least(kept, rivals, tol=1e-9),
         equal(kept, (np.linalg.svd(X, compute_uv=False)[:m] ** 2).sum() / 40, tol=1e-9),
         equal(np.linalg.matrix_rank(P, tol=1e-8), m, tol=0),
@@ -362,6 +400,7 @@ def _power_rate(A):
         ),
     ),
     systems=("pca",),
+    functions=("corollary.linear.PCA",),
 )
 def pca_power_method(rng, claim):
     """Repeated multiplication turns to the leading eigenvector that takes part in the start.
@@ -369,6 +408,7 @@ def pca_power_method(rng, claim):
     The sign is that of its coordinate, and the error shrinks each step by the ratio of the two
     leading eigenvalues. For a matrix that is not symmetric the inner product with the start says nothing.
     """
+    from corollary.linear import PCA
 
     def iterate(A, v, steps):
         for _ in range(steps):
@@ -387,6 +427,10 @@ def pca_power_method(rng, claim):
     outcomes = [equal(iterate(A, v, 60), claim(A, v)[0], tol=1e-8) for A, v in starts]
     errors = [np.linalg.norm(iterate(symmetric, starts[0][1], t) - iterate(*starts[0], 60)) for t in (12, 16)]
     rate = (errors[1] / errors[0]) ** (1 / 4)
+    # The library's power method on data with this covariance ends on the same axis.
+    X = np.vstack([np.linalg.cholesky(symmetric).T, -np.linalg.cholesky(symmetric).T])
+    found = PCA(1, svd_solver="power", tol=1e-12, random_state=0).fit(X).components_[0]
+    outcomes.append(equal(abs(claim(*starts[0])[0] @ found), 1, tol=1e-8))
     # The next power, (1/4)^t, still bends the curve by its share 2^-12.
     return all_of(*outcomes, equal(claim(*starts[0])[1], rate, tol=1e-3))
 
@@ -398,9 +442,12 @@ def pca_power_method(rng, claim):
     right=lambda A, value, u: A - value * np.outer(u, u),
     wrong=lambda A, value, u: A - np.outer(u, u),
     systems=("pca",),
+    functions=("corollary.linear.PCA",),
 )
 def pca_deflation(rng, claim):
     """Taking a found component out of the matrix makes the next one the leading one."""
+    from corollary.linear import PCA
+
     Q = orthogonal(rng, 4)
     A = (Q * [8, 4, 2, 1]) @ Q.T
     rest, found = A, []
@@ -412,7 +459,11 @@ def pca_deflation(rng, claim):
         found.append((v @ rest @ v, v))
         rest = claim(rest, *found[-1])
     values, vectors = np.array([value for value, _ in found]), np.array([v for _, v in found]).T
+    # The library deflates too: the same values from data with this second moment.
+    root = np.linalg.cholesky(A).T
+    model = PCA(3, svd_solver="power", tol=1e-10, random_state=0).fit(np.vstack([root, -root]))
     return all_of(
+        equal(values[:3], 7 / 2 * model.explained_variance_, tol=1e-6),
         equal(values, np.linalg.eigvalsh(A)[::-1], tol=1e-6),
         equal(np.abs(np.sum(vectors * Q, axis=0)), 1, tol=1e-6),
     )
@@ -426,12 +477,15 @@ def pca_deflation(rng, claim):
     right=lambda P, moment, eta: P - eta * (P - np.eye(len(P))) @ moment,
     wrong=lambda P, moment, eta: P + eta * (P - np.eye(len(P))) @ moment,
     systems=("pca", "linear-autoencoder"),
+    functions=("corollary.linear.PCA",),
 )
 def pca_gd_on_projection(rng, claim):
     """A gradient step on the projection itself is no projection any more, of full rank even.
 
     The same slope carried to the two factors keeps the rank and ends at the risk of PCA.
     """
+    from corollary.linear import PCA
+
     n, m, eta = 4, 2, 0.1
     Q = orthogonal(rng, n)
     moment = (Q * [2.0, 1.5, 0.6, 0.3]) @ Q.T
@@ -445,7 +499,11 @@ def pca_gd_on_projection(rng, claim):
         by_P = V @ W - claim(V @ W, moment, 1.0)
         V, W = V - eta * by_P @ W.T, W - eta * V.T @ by_P
     risk = ((root - V @ W @ root) ** 2).sum() / 2
+    # The library ascends over orthonormal bases, and ends on the same subspace.
+    data = np.hstack([root, -root]).T
+    rows = PCA(m, svd_solver="gradient", tol=1e-10, random_state=0).fit(data).components_
     return all_of(
+        equal(V @ W, rows.T @ rows, tol=0.02),
         equal(step, P - eta * slope, tol=1e-7),
         at_least(np.abs(step @ step - step).max(), 1e-3),
         equal(risk, np.linalg.eigvalsh(moment)[: n - m].sum() / 2, tol=1e-4),
@@ -495,6 +553,7 @@ def pca_costs(rng, claim):
     right=lambda f, Z, B: f(Z @ B),
     wrong=lambda f, Z, B: f(Z) @ B,
     systems=("pca", "factor-analysis", "nmf"),
+    functions=("corollary.linear.PCA",),
 )
 def dimred_factor_form(rng, claim):
     """Codes times loadings through a link: PCA, factor analysis, NMF and their exponential-family cousins.
@@ -502,6 +561,8 @@ def dimred_factor_form(rng, claim):
     With the identity and the principal directions it is the truncated SVD; a logistic link is applied
     after the product.
     """
+    from corollary.linear import PCA
+
     X = rng.normal(size=(20, 5))
     X -= X.mean(axis=0)
     K = 2
@@ -509,7 +570,10 @@ def dimred_factor_form(rng, claim):
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     Z, loadings = rng.normal(size=(6, K)), rng.normal(size=(K, 4))
     bernoulli = [[expit(sum(z[k] * b[k] for k in range(K))) for b in loadings.T] for z in Z]
+    model = PCA(K).fit(X)
+    Y = model.transform(X)
     return all_of(
+        equal(claim(lambda A: A, Y, model.components_), model.inverse_transform(Y) - model.mean_, tol=1e-10),
         equal(claim(lambda A: A, X @ B.T, B), (U[:, :K] * s[:K]) @ Vt[:K], tol=1e-10),
         equal(claim(expit, Z, loadings), bernoulli, tol=1e-10),
     )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.autograd.functional import jacobian
 
+from corollary.formulas._library_tools import built, seeded, tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import gradient, orthogonal
 
@@ -47,6 +48,18 @@ class _Run:
         self.to_U, self.to_V, self.to_x = (g.numpy() for g in torch.autograd.grad(error, (U, V, x)))
 
 
+def _encoder(cell, layers, **options):
+    """The library's encoder, from the weights on input and state, and the bias, of each of its layers."""
+    from corollary.sequences.network import SequenceEncoder
+
+    parts, width = {}, layers[0][1].shape[1]
+    for i, (V, U, b) in enumerate(layers):
+        place = "l0_reverse" if i and options.get("bidirectional") else f"l{i}"
+        values = {"weight_ih": V, "weight_hh": U, "bias_ih": b, "bias_hh": np.zeros_like(b)}
+        parts |= {f"cell__{name}_{place}": value for name, value in values.items()}
+    return built(lambda: SequenceEncoder(layers[0][0].shape[1], width, cell, **options), **parts)
+
+
 def _simple(U, V, W, x, z):
     return _states(U, V, x, z)[1:] @ W.T
 
@@ -76,6 +89,7 @@ def _simple_printed(U, V, W, x, z):
         ),
     ),
     systems=("rnn",),
+    functions=("corollary.sequences.network.SequenceEncoder",),
 )
 def simple(rng, claim):
     """A recurrent network applies one map to its state and each input: a deep net with shared weights."""
@@ -85,7 +99,11 @@ def simple(rng, claim):
     reference, _ = torch.rnn_tanh(
         torch.tensor(x[None]), torch.tensor(z[None, None]), tensors, False, 1, 0.0, False, False, True
     )
-    return equal(claim(U, V, W, x, z), reference[0] @ torch.tensor(W).T, tol=1e-10)
+    states = _encoder("rnn", [(V, U, np.zeros(4))])(tensor(x[None]))[0]
+    return all_of(
+        equal(claim(U, V, W, x, z), reference[0] @ torch.tensor(W).T, tol=1e-10),
+        equal(claim(U, V, W, x, np.zeros(4)), states @ tensor(W).T, tol=1e-10),
+    )
 
 
 @formula(
@@ -96,9 +114,12 @@ def simple(rng, claim):
     right=lambda U, slopes: reduce(lambda J, s: np.diag(s) @ U @ J, slopes, np.eye(len(U))),
     wrong=lambda U, slopes: reduce(lambda J, s: U @ np.diag(s) @ J, slopes, np.eye(len(U))),
     systems=("rnn", "gradient-flow"),
+    functions=("corollary.theory.gradient_flow", "corollary.theory.recurrence.state_jacobians"),
 )
 def state_jacobian(rng, claim):
     """The state's Jacobian over many steps is a product of slopes and recurrent weights, latest first."""
+    from corollary.theory.recurrence import gradient_flow, state_jacobians
+
     run = _Run(rng, 4)
     U, V = torch.tensor(run.U), torch.tensor(run.V)
 
@@ -107,7 +128,15 @@ def state_jacobian(rng, claim):
             z = torch.tanh(U @ z + V @ x_t)
         return z
 
-    return equal(claim(run.U, run.slopes), jacobian(last, torch.tensor(run.z0)), tol=1e-10)
+    cell = _encoder("rnn", [(run.V, run.U, np.zeros(4))]).cell
+    cell.batch_first = False
+    x, slopes = tensor(run.x), 1 - _states(run.U, run.V, run.x, np.zeros(4))[1:] ** 2
+    steps = [J.numpy() for J in state_jacobians(cell, x)]
+    return all_of(
+        equal(claim(run.U, run.slopes), jacobian(last, torch.tensor(run.z0)), tol=1e-10),
+        equal(claim(run.U, slopes), np.linalg.multi_dot(steps[::-1]), tol=1e-10),
+        equal(np.linalg.norm(claim(run.U, slopes[1:]), 2), gradient_flow(cell, x).measured[-1], tol=1e-10),
+    )
 
 
 def _bptt_states(U, V, W, slopes, errors):
@@ -231,7 +260,9 @@ def bptt_double_sum(rng, claim):
 
 
 def _growth(U, alpha, T):
-    return 0.0, (alpha * np.linalg.norm(U, 2)) ** T
+    from corollary.theory import vanishing_bound
+
+    return 0.0, vanishing_bound(U, T, alpha)[-1]
 
 
 def _growth_printed(U, alpha, T):
@@ -255,6 +286,7 @@ def _growth_printed(U, alpha, T):
         ),
     ),
     systems=("gradient-flow", "rnn"),
+    functions=("corollary.theory.vanishing_bound",),
 )
 def vanishing_bound(rng, claim):
     """Gradients through time shrink if slopes and weights do; large weights alone do not make them grow.
@@ -309,16 +341,15 @@ def _stacked(first, second, x):
     right=lambda a, b, x: (_both_ways(a, b, x), _stacked(a, b, x)),
     wrong=lambda a, b, x: (_both_ways_forward_twice(a, b, x), _stacked(a, b, x)),
     systems=("birnn", "deep-rnn"),
+    functions=("corollary.sequences.network.SequenceEncoder",),
 )
 def bidirectional_deep(rng, claim):
     """A second network reads the sequence backwards, or reads the states of the first."""
     a, b = (tuple(rng.normal(size=(2, 3, 3)) / 2) for _ in range(2))
     x = rng.normal(size=(6, 3))
-    weights = [torch.tensor(M) for U, V in (a, b) for M in (V, U)]
-    zero = torch.zeros(2, 1, 3, dtype=torch.float64)
-    inputs = torch.tensor(x[None])
-    both, _ = torch.rnn_tanh(inputs, zero, weights, False, 1, 0.0, False, True, True)
-    deep, _ = torch.rnn_tanh(inputs, zero, weights, False, 2, 0.0, False, False, True)
+    layers = [(V, U, np.zeros(3)) for U, V in (a, b)]
+    both = _encoder("rnn", layers, bidirectional=True)(tensor(x[None]))
+    deep = _encoder("rnn", layers, n_layers=2)(tensor(x[None]))
     both_ways, stacked = claim(a, b, x)
     return all_of(equal(both_ways, both[0], tol=1e-10), equal(stacked, deep[0], tol=1e-10))
 
@@ -330,13 +361,32 @@ def bidirectional_deep(rng, claim):
     right=lambda G, zeta, z: _sigmoid(G @ zeta) * z,
     wrong=lambda G, zeta, z: np.tanh(G @ zeta) * z,
     systems=("lstm", "gru", "wavenet"),
+    functions=("corollary.sequences.wavenet.WaveNetwork",),
 )
 def gating(rng, claim):
     """A gate multiplies each coordinate by a number between 0 and 1 that depends on the context."""
+    from corollary.sequences.wavenet import WaveNetwork
+
     G, zeta, z = rng.normal(size=(5, 3)), rng.normal(size=3), rng.normal(size=5)
     reference = torch.nn.functional.glu(torch.tensor(np.concatenate([z, G @ zeta])), dim=0)
     share = claim(G, zeta, z) / z
-    return all_of(equal(share * z, reference, tol=1e-12), at_least(share, 0.0), at_most(share, 1.0))
+    # one layer of WaveNet: what the filter says, gated by what the gate sees of the same two steps
+    with seeded(int(rng.integers(2**31))):
+        layer = WaveNetwork(4, channels=5, skip_channels=3, n_layers=1).double().layers[0]
+    W, b = layer.gates.weight.detach().numpy(), layer.gates.bias.detach().numpy()
+    seen = rng.normal(size=(5, 2))
+    signal = np.einsum("ick,ck->i", W, seen) + b
+    gates = np.append(W.reshape(10, 10)[5:], b[5:, None], axis=1)
+    gated = claim(gates, np.append(seen.ravel(), 1), np.tanh(signal[:5]))
+    sent = layer.out.weight.detach().numpy()[:, :, 0] @ gated + layer.out.bias.detach().numpy()
+    with torch.no_grad():
+        skip = layer(tensor(seen[None]))[1][0, :, 1]
+    return all_of(
+        equal(share * z, reference, tol=1e-12),
+        at_least(share, 0.0),
+        at_most(share, 1.0),
+        equal(sent[:3], skip, tol=1e-12),
+    )
 
 
 def _lstm(gates, h, C, x):
@@ -361,6 +411,7 @@ def _lstm_bare_output(gates, h, C, x):
     right=_lstm,
     wrong=_lstm_bare_output,
     systems=("lstm",),
+    functions=("corollary.sequences.network.SequenceEncoder",),
 )
 def lstm(rng, claim):
     """A memory cell forgets through one gate, takes in through another, and shows itself through a third."""
@@ -376,6 +427,10 @@ def lstm(rng, claim):
         h, C = claim(gates, h, C, x)
         state = torch.lstm_cell(torch.tensor(x[None]), state, *weights, bias, torch.zeros_like(bias))
         outcomes += [equal(h, state[0][0], tol=1e-10), equal(C, state[1][0], tol=1e-10)]
+    inputs, h, C = rng.normal(size=(4, n)), np.zeros(d), np.zeros(d)
+    for x, theirs in zip(inputs, _encoder("lstm", [(*weights, bias)])(tensor(inputs[None]))[0]):
+        h, C = claim(gates, h, C, x)
+        outcomes.append(equal(h, theirs, tol=1e-10))
     return all_of(*outcomes)
 
 
@@ -398,6 +453,7 @@ def _gru_swapped(W_u, W_r, W, b_u, b_r, z, x):
     right=_gru,
     wrong=_gru_swapped,
     systems=("gru",),
+    functions=("corollary.sequences.network.SequenceEncoder",),
 )
 def gru(rng, claim):
     """One gate mixes the old state with a candidate, another says how much of it the candidate sees."""
@@ -420,8 +476,14 @@ def gru(rng, claim):
     # gates held open or shut by their biases: only the first two coordinates are seen, and all are replaced
     seen = 1e3 * np.array([1, 1, -1, -1])
     shut = np.tanh(W[:, :2] @ z[:2] + W[:, d:] @ x)
+    inputs, state, path = rng.normal(size=(4, n)), np.zeros(d), []
+    for x_t in inputs:
+        state = claim(W_u, W_r, W_d, b_u, b_r, state, x_t)
+        path.append(state)
+    states = _encoder("gru", [(stacked[:, d:], stacked[:, :d], bias)])(tensor(inputs[None]))[0]
     return all_of(
         equal(claim(W_u, W_r, W_d, b_u, b_r, z, x), reference, tol=1e-10),
+        equal(path, states, tol=1e-10),
         equal(claim(W_u, W_r, W, np.full(d, 1e3), seen, z, x), shut, tol=1e-10),
     )
 
@@ -446,15 +508,6 @@ def _lru_by_norm(values, P, B, x, z):
     return _lru(values, P, B, x, z)[0], np.linalg.norm((P * values) @ np.linalg.inv(P), 2) <= 1
 
 
-def _scan(a, b):
-    """All prefixes of the affine maps v -> a v + b, by doubling."""
-    a, b, shift = a.copy(), b.copy(), 1
-    while shift < len(a):
-        a[shift:], b[shift:] = a[shift:] * a[:-shift], a[shift:] * b[:-shift] + b[shift:]
-        shift *= 2
-    return a, b
-
-
 @formula(
     "lru",
     latex=r"z^{t+1} = Az^t + Bx^t,\quad A = P\Lambda P^{-1},\quad \zeta = P^{-1}z:\qquad "
@@ -471,10 +524,12 @@ def _scan(a, b):
         ),
     ),
     systems=("lru",),
-    functions=("corollary.nn.LRU",),
+    functions=("corollary.nn.LRU", "corollary.nn.lru.scan_parallel"),
 )
 def lru(rng, claim):
     """In the eigenbasis a linear recurrence is one complex number per coordinate, and can run in parallel."""
+    from corollary.nn.lru import LRU, scan_parallel
+
     Q = orthogonal(rng, 4)
     turn, skew = rng.uniform(0.3, 1.2), rng.uniform(1, 2)
     block = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -491,15 +546,25 @@ def lru(rng, claim):
         for x_t in x:
             z = M @ z + B @ x_t
             direct.append(z)
-        a, b = _scan(np.tile(values, (10, 1)), x @ np.linalg.solve(P, B).T)
-        scanned = ((a * np.linalg.solve(P, start) + b) @ P.T).real
+        entering = x @ np.linalg.solve(P, B).T + 0j
+        entering[0] += values * np.linalg.solve(P, start)
+        states = scan_parallel(torch.tensor(entering[None]), torch.tensor(values + 0j))[0].numpy()
+        scanned = (states @ P.T).real
         bounded = np.linalg.norm(np.linalg.matrix_power(M, 400)) < 1
         outcomes += [
             equal(path, direct, tol=1e-9),
             equal(path, scanned, tol=1e-9),
             equal(stable, bounded, tol=0.1),
         ]
-    return all_of(*outcomes)
+    with seeded(int(rng.integers(2**31))), torch.no_grad():
+        layer = LRU(4).double()
+        u = rng.normal(size=(10, 4))
+        theirs = (layer(tensor(u[None]))[0] - layer.D * tensor(u)).numpy()
+        values = torch.complex(*layer.eigenvalues()).numpy()
+        C, B = (torch.complex(*part.chunk(2, axis)).numpy() for part, axis in ((layer.C, 1), (layer.B, 0)))
+    inputs = C @ (np.sqrt(1 - np.abs(values) ** 2)[:, None] * B)
+    path, stable = claim(values, C, inputs, u, np.zeros(4))
+    return all_of(*outcomes, equal(path, theirs, tol=1e-9), equal(stable, True, tol=0.1))
 
 
 def _factorised(conditional, x, y):
@@ -517,9 +582,13 @@ def _factorised_without_feedback(conditional, x, y):
     right=_factorised,
     wrong=_factorised_without_feedback,
     systems=("seq2seq",),
+    functions=("corollary.sequences.seq2seq.Seq2SeqNetwork",),
 )
 def factorisation(rng, claim):
     """A causal sequence model multiplies the chances of each output given the past of both sequences."""
+    from corollary.sequences import words
+    from corollary.sequences.seq2seq import Seq2SeqNetwork
+
     x = tuple(int(v) for v in rng.integers(0, 2, size=3))
     table = {}
 
@@ -532,7 +601,17 @@ def factorisation(rng, claim):
     for past in [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1)]:  # the joint's conditionals are the factors
         chance = joint[(*past, 1)].sum() / joint[past].sum()
         outcomes.append(equal(chance, conditional(1, x[: len(past) + 1], past), tol=1e-12))
-    return all_of(*outcomes)
+    # the library's network, which has read all of x: a whole answer at once, and symbol by symbol
+    with seeded(int(rng.integers(2**31))), torch.no_grad():
+        net = Seq2SeqNetwork(6, 6, hidden_size=4, embedding_size=3).double().eval()
+        source, y = torch.tensor([[3, 5, 4]]), (4, 3, 5)
+
+        def law(symbols):
+            return net(source, None, torch.tensor([[words.BEGIN, *symbols]]))[0].softmax(-1)
+
+        whole = law(y[:-1])[torch.arange(3), list(y)].prod()
+        stepwise = claim(lambda symbol, _, past: float(law(past)[-1, symbol]), x, y)
+    return all_of(*outcomes, equal(stepwise, whole, tol=1e-12))
 
 
 def _decode(step, start, feed):

@@ -9,6 +9,7 @@ import torch
 from scipy import optimize
 from scipy.special import softmax
 
+from corollary.formulas._optimisation_tools import library_path
 from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
 from corollary.formulas.tools import orthogonal, simplex, spd
 
@@ -21,6 +22,7 @@ from corollary.formulas.tools import orthogonal, simplex, spd
     right=lambda theta, g, eta, mu: (1 - eta * mu) * theta - eta * g,
     wrong=lambda theta, g, eta, mu: (1 - 2 * eta * mu) * theta - eta * g,
     systems=("weight-decay",),
+    functions=("corollary.optim.create",),
 )
 def weight_decay(rng, claim):
     """Descent on a risk with half the squared norm added shrinks the weights before every plain step."""
@@ -33,8 +35,12 @@ def weight_decay(rng, claim):
     penalised = torch.autograd.grad(risk + penalty, weights)
     return all_of(
         *(
-            equal(claim(W, g.numpy(), eta, mu), W - eta * full.numpy(), tol=1e-12)
+            equal(claim(W, g.numpy(), eta, mu), truth, tol=1e-12)
             for W, g, full, mu in zip(layers, plain, penalised, decay)
+            for truth in (
+                W - eta * full.numpy(),
+                library_path("sgd", lambda _, g=g: g.numpy(), W, 1, lr=eta, weight_decay=mu)[0],
+            )
         )
     )
 
@@ -51,15 +57,25 @@ def _shrink(H, best, mu):
     where="002, 003 Regularisation",
     right=_shrink,
     wrong=lambda H, best, mu: best - _shrink(H, best, mu),
-    systems=("weight-decay",),
+    systems=("weight-decay", "ridge"),
+    functions=("corollary.linear.Ridge",),
 )
 def spectral_shrinkage(rng, claim):
     """On a quadratic, weight decay shrinks each eigendirection by its curvature's share of the total."""
+    from corollary.linear import Ridge
+
     H, best, mu = spd(rng, 4, 0.2, 3.0), rng.normal(size=4), rng.uniform(0.2, 1)
     root = np.linalg.cholesky(H).T  # |root (theta - best)|^2 + mu |theta|^2 as one least-squares problem
     stacked = np.vstack([root, np.sqrt(mu) * np.eye(4)])
     solution = np.linalg.lstsq(stacked, np.concatenate([root @ best, np.zeros(4)]), rcond=None)[0]
-    return equal(claim(H, best, mu), solution, tol=1e-10)
+    ridge = Ridge(mu, fit_intercept=False).fit(root, root @ best).coef_
+    return all_of(equal(claim(H, best, mu), solution, tol=1e-10), equal(claim(H, best, mu), ridge, tol=1e-9))
+
+
+def _project(v, radius):
+    from corollary.linear.regression import project_ball
+
+    return project_ball(v, radius)
 
 
 @formula(
@@ -67,10 +83,10 @@ def spectral_shrinkage(rng, claim):
     latex=r"\theta \leftarrow \Pi_r[\theta - \eta\nabla\mathcal R(\theta)], \qquad "
     r"\Pi_r(v) = \min\Big\{1, \frac{r}{\lVert v\rVert}\Big\}\,v",
     where="002, 003 Regularisation",
-    right=lambda v, r: min(1.0, r / np.linalg.norm(v)) * v,
+    right=lambda v, r: _project(v, r),
     wrong=lambda v, r: r * v / np.linalg.norm(v),
-    systems=("norm-ball", "projected"),
-    functions=("corollary.optim.Projected",),
+    systems=("norm-ball", "projected", "ridge"),
+    functions=("corollary.linear.regression.project_ball",),
 )
 def projected_gd(rng, claim):
     """Projecting every step back onto a ball solves the problem constrained to it."""
@@ -163,7 +179,6 @@ def early_stopping_equivalence(rng, claim):
     right=lambda n: 1 - (1 - 1 / n) ** n,
     wrong=lambda n: 2 / 3,
     systems=("bagging",),
-    functions=("corollary.Bagging",),
 )
 def bagging(rng, claim):
     """A bootstrap sample holds about 63 % of the data; averaging the fits cannot raise the log-loss."""
@@ -213,7 +228,6 @@ def dropout(rng, claim):
     right=lambda student, teacher, T: (softmax(student / T) - softmax(teacher / T)) / T,
     wrong=lambda student, teacher, T: softmax(student / T) - softmax(teacher / T),
     systems=("distillation",),
-    functions=("corollary.Distiller",),
 )
 def distillation(rng, claim):
     """The student's gradient is the gap of the tempered softmaxes over T; hot, it matches plain logits."""
@@ -244,7 +258,6 @@ def _info_nce_negatives(scores):
     right=_info_nce,
     wrong=_info_nce_negatives,
     systems=("self-supervised",),
-    functions=("corollary.ContrastivePredictiveCoding",),
 )
 def contrastive_predictive_coding(rng, claim):
     """Telling the true future from N - 1 others bounds mutual information from below, tightly for large N."""
@@ -277,17 +290,22 @@ def contrastive_predictive_coding(rng, claim):
     right=lambda n, sigma: n * sigma**2,
     wrong=lambda n, sigma: sigma**2,
     systems=("augmentation", "noise"),
-    functions=("corollary.data.augment",),
+    functions=("corollary.data.augment.noise", "corollary.linear.Ridge"),
 )
 def augmentation(rng, claim):
     """Copies of the data with noisy inputs act as a penalty: for least squares, as ridge regression."""
+    from corollary.data.augment import noise as noisy
+    from corollary.linear import Ridge
+
     n, d, sigma = 12, 3, rng.uniform(0.3, 0.8)
     X, y = rng.normal(size=(n, d)), rng.normal(size=n)
     # noise with exactly the mean and covariance of the Gaussian; least squares sees no more than those
     noise = sigma * np.sqrt(d) * np.vstack([np.eye(d), -np.eye(d)])
     virtual = (X[:, None] + noise).reshape(-1, d)
     fitted = np.linalg.lstsq(virtual, np.repeat(y, 2 * d), rcond=None)[0]
-    many = (X[:, None] + sigma * rng.normal(size=(n, 4000, d))).reshape(-1, d)
+    generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+    copies = np.repeat(X[:, None], 4000, axis=1)  # twelve pictures of three columns, to the library
+    many = noisy(copies, sigma, generator=generator).reshape(-1, d)
     sampled = np.linalg.solve(many.T @ many, many.T @ np.repeat(y, 4000))
-    ridge = np.linalg.solve(X.T @ X + claim(n, sigma) * np.eye(d), X.T @ y)
+    ridge = Ridge(claim(n, sigma), fit_intercept=False).fit(X, y).coef_
     return all_of(equal(ridge, fitted, tol=1e-10), equal(ridge, sampled, tol=0.02))

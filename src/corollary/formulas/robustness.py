@@ -48,7 +48,6 @@ def circle(n):
     right=lambda R, X: np.mean(norm(R, 2) / norm(X, 2)),
     wrong=lambda R, X: np.sum(norm(R, 2)) / np.sum(norm(X, 2)),
     systems=("deepfool",),
-    functions=("corollary.attack.deepfool",),
 )
 def definition(rng, claim):
     """Robustness is the mean over inputs of the smallest change of class, relative to the input's size.
@@ -81,7 +80,6 @@ def definition(rng, claim):
     right=lambda gap, w_true, w_i: gap / np.sum((w_true - w_i) ** 2) * (w_i - w_true),
     wrong=lambda gap, w_true, w_i: gap / np.sqrt(np.sum((w_true - w_i) ** 2)) * (w_i - w_true),
     systems=("deepfool",),
-    functions=("corollary.attack.deepfool",),
 )
 def deepfool_linear(rng, claim):
     """The shortest step to a rival of a linear classifier is along the difference of the two weight vectors.
@@ -124,7 +122,6 @@ def deepfool_lp_right(h, g, p):
         ),
     ),
     systems=("deepfool",),
-    functions=("corollary.attack.deepfool",),
 )
 def deepfool_lp(rng, claim):
     """The smallest l_p step to the boundary of a linear decision raises the rival's lead to zero."""
@@ -156,7 +153,6 @@ def steepest_right(z, p):
     right=steepest_right,
     wrong=lambda z, p: np.sign(z) * np.abs(z) ** (dual(p) - 1) / norm(z, dual(p)),
     systems=("pgd", "fgsm"),
-    functions=("corollary.attack.pgd",),
 )
 def steepest_ascent(rng, claim):
     """The steepest direction in an l_p ball uses the dual exponent and attains the dual norm."""
@@ -186,7 +182,6 @@ def project(z, epsilon, p):
     right=lambda x, here, v, alpha, epsilon, p: x + project(here + alpha * v - x, epsilon, p),
     wrong=lambda x, here, v, alpha, epsilon, p: here + project(alpha * v, epsilon, p),
     systems=("pgd",),
-    functions=("corollary.attack.pgd",),
 )
 def pgd(rng, claim):
     """Projected ascent climbs the loss and returns to the ball around the clean input after every step.
@@ -232,7 +227,6 @@ def pgd(rng, claim):
         ),
     ),
     systems=("pgd",),
-    functions=("corollary.attack.pgd",),
 )
 def projection(rng, claim):
     """The nearest point of a ball scales (l_2) or clips (l_infinity) only what sticks out.
@@ -263,7 +257,6 @@ def projection(rng, claim):
     right=lambda x, g, epsilon: x + epsilon * np.sign(g),
     wrong=lambda x, g, epsilon: x + epsilon * g / np.linalg.norm(g),
     systems=("fgsm",),
-    functions=("corollary.attack.fgsm",),
 )
 def fgsm(rng, claim):
     """One sign step is the best attack on a linear loss in the l_infinity ball: no corner does better."""
@@ -297,7 +290,6 @@ def robust_logistic(exponent):
     right=robust_logistic(dual),
     wrong=robust_logistic(lambda p: p),
     systems=("adversarial-training",),
-    functions=("corollary.Training",),
 )
 def adversarial_training(rng, claim):
     """For a linear logistic model the worst case takes epsilon times the dual norm off the margin."""
@@ -327,7 +319,6 @@ def power_norm(W, steps=60):
     right=lambda layers: np.prod([power_norm(W) for W in layers]),
     wrong=lambda layers: np.prod([np.linalg.norm(W) for W in layers]),
     systems=("spectral-penalty",),
-    functions=("corollary.theory.lipschitz",),
 )
 def operator_norm(rng, claim):
     """No input direction is amplified by more than the product of the layers' largest singular values.
@@ -377,7 +368,6 @@ def operator_norm_pq(J, p, q):
     right=operator_norm_pq,
     wrong=lambda J, p, q: operator_norm_pq(J.T, p, q),
     systems=("spectral-penalty", "adversarial-training"),
-    functions=("corollary.theory.lipschitz",),
 )
 def pq_operator_norm(rng, claim):
     """The largest l_q change of the logits in a small l_p ball is an operator norm of the Jacobian."""

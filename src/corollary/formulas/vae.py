@@ -6,8 +6,17 @@ import numpy as np
 import torch
 from scipy.stats import multivariate_normal
 
+from corollary.formulas._library_tools import built, fitted, seeded, tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import gauss_hermite, gaussian_kl, orthogonal, quadrature, spd
+
+
+def _factor_analysis(rng, n=40, d=5):
+    """The library's model of random data with two factors; the data."""
+    from corollary.linear import FactorAnalysis
+
+    X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + rng.normal(size=(n, d)) + 1
+    return fitted(FactorAnalysis(2, max_iter=20), X), X
 
 
 @formula(
@@ -18,7 +27,7 @@ from corollary.formulas.tools import gauss_hermite, gaussian_kl, orthogonal, qua
     right=lambda W, noise: W @ W.T + np.diag(noise),
     wrong=lambda W, noise: W @ W.T + np.diag(noise**2),
     systems=("factor-analysis", "ppca"),
-    functions=("corollary.FactorAnalysis",),
+    functions=("corollary.linear.FactorAnalysis",),
 )
 def fa_model(rng, claim):
     """A few latent factors plus independent noise make a Gaussian with covariance low rank plus diagonal.
@@ -32,7 +41,9 @@ def fa_model(rng, claim):
         scales = np.concatenate([W.T @ t, np.sqrt(noise) * t])  # of the seven independent unit normals
         log_product = np.log(weights @ np.exp(z * scales)).sum()
         outcomes.append(equal(0.5 * t @ claim(W, noise) @ t, log_product, tol=1e-9))
-    return all_of(*outcomes)
+    model, _ = _factor_analysis(rng)
+    covariance = claim(model.components_.T, model.noise_variance_)
+    return all_of(*outcomes, equal(covariance, model.get_covariance(), tol=1e-9))
 
 
 @formula(
@@ -42,7 +53,6 @@ def fa_model(rng, claim):
     right=lambda W, M: W @ np.linalg.qr(M)[0],
     wrong=lambda W, M: W @ M,
     systems=("factor-analysis", "ppca"),
-    functions=("corollary.FactorAnalysis",),
 )
 def fa_nonidentifiable(rng, claim):
     """Rotating the factors changes the loadings but not the law of the data; other linear maps do."""
@@ -70,17 +80,26 @@ def fa_posterior_right(W, noise, shifted):
         np.eye(W.shape[1]) - (W.T / noise) @ W,
     ),
     systems=("factor-analysis", "ppca"),
-    functions=("corollary.FactorAnalysis",),
+    functions=("corollary.linear.FactorAnalysis", "corollary.linear.ProbabilisticPCA"),
 )
 def fa_posterior(rng, claim):
     """Given the data the factors are Gaussian, with a mean linear in x and a covariance that ignores it.
 
     The same follows from adding precisions: the identity from the prior, and W' Sigma^-1 W.
     """
+    from corollary.linear import ProbabilisticPCA
+
     W, noise, shifted = rng.normal(size=(5, 2)), rng.uniform(0.2, 0.6, size=5), rng.normal(size=5)
     mean, covariance = claim(W, noise, shifted)
     precision = np.eye(2) + sum(np.outer(row, row) / v for row, v in zip(W, noise))
+    model, X = _factor_analysis(rng)
+    theirs = []
+    for found in (model, ProbabilisticPCA(2).fit(X)):
+        means, own = found.posterior(X[:1])
+        given = claim(found.components_.T, found.noise_variance_ * np.ones(5), X[0] - found.mean_)
+        theirs += [equal(given[0], means[0], tol=1e-9), equal(given[1], own.reshape(2, 2), tol=1e-9)]
     return all_of(
+        *theirs,
         equal(covariance, np.linalg.inv(precision), tol=1e-10),
         equal(mean, np.linalg.solve(precision, W.T @ (shifted / noise)), tol=1e-10),
     )
@@ -101,15 +120,18 @@ def fa_posterior(rng, claim):
         ),
     ),
     systems=("ppca",),
-    functions=("corollary.ProbabilisticPCA",),
+    functions=("corollary.linear.latent.posterior",),
 )
 def zero_noise_limit(rng, claim):
     """Without noise the posterior mean is the pseudo-inverse, the transpose only for orthonormal columns."""
+    from corollary.linear.latent import Holes, Latent, posterior
+
     variance = 1e-8
     basis = orthogonal(rng, 5)[:, :2]
     outcomes = []
     for W in (basis, basis * [2.0, 3.0], basis * rng.uniform(1.5, 3.0, size=2)):
-        gain = W.T @ np.linalg.inv(W @ W.T + variance * np.eye(5))
+        model = Latent(tensor(W), tensor(np.zeros(5)), tensor(variance))
+        gain = posterior(Holes.of(np.eye(5)), model).mean.numpy().T  # of each unit vector
         outcomes += [equal(claim(W), gain, tol=1e-6), equal(np.eye(2) - claim(W) @ W, 0.0, tol=1e-6)]
     return all_of(*outcomes)
 
@@ -138,7 +160,7 @@ def gaussian_log_likelihood(sign):
         ),
     ),
     systems=("factor-analysis", "ppca"),
-    functions=("corollary.FactorAnalysis",),
+    functions=("corollary.linear.FactorAnalysis",),
 )
 def fa_log_likelihood(rng, claim):
     """A Gaussian sees the data through their covariance S only; S itself is the unconstrained maximum.
@@ -155,7 +177,11 @@ def fa_log_likelihood(rng, claim):
     W = torch.tensor(rng.normal(size=(n, 2)), requires_grad=True)
     low_rank = W @ W.T + torch.eye(n, dtype=torch.float64)
     by_W, by_A = torch.autograd.grad(claim(S, k, low_rank), (W, low_rank))
+    model, data = _factor_analysis(rng)
+    centred = tensor(data - data.mean(axis=0))
+    said = claim(centred.T @ centred / len(data), len(data), tensor(model.get_covariance()))
     return all_of(
+        equal(said - data.size / 2 * np.log(2 * np.pi), model.score_samples(data).sum(), tol=1e-7),
         equal(value(A) - value(B), exact[0] - exact[1], tol=1e-8),
         equal(at_peak, 0.0, tol=1e-9),
         equal(by_W, 2 * by_A @ W, tol=1e-9),
@@ -211,13 +237,15 @@ def ppca_claim(pairs_of=None, root=None, product=None, shrink=None):
         ),
     ),
     systems=("ppca",),
-    functions=("corollary.ProbabilisticPCA",),
+    functions=("corollary.linear.ProbabilisticPCA",),
 )
 def ppca_mle(rng, claim):
     """With equal noise the best loadings are leading eigenvectors, scaled by the variance above the noise.
 
     They are stationary and no nearby loadings have a higher likelihood.
     """
+    from corollary.linear import ProbabilisticPCA
+
     n, s, variance = 4, 30, 1.0
     X = orthogonal(rng, n) @ (np.array([[0.4], [0.7], [2.0], [3.0]]) * rng.normal(size=(n, s)))
     S = X @ X.T / s
@@ -228,8 +256,15 @@ def ppca_mle(rng, claim):
 
     W, SW, fixed = claim(X, variance)
     nearby = [log_likelihood(W + 0.05 * rng.normal(size=W.shape)) for _ in range(50)]
+    # The library finds the noise too; with all factors but one it is the least eigenvalue.
+    centred = X - X.mean(axis=1, keepdims=True)
+    model = ProbabilisticPCA(n - 1).fit(centred.T)
+    own = claim(centred, model.noise_variance_)[0]
     return all_of(
-        equal(S @ W, SW, tol=1e-9), equal(fixed, W, tol=1e-9), at_most(nearby, log_likelihood(W), tol=1e-12)
+        equal(S @ W, SW, tol=1e-9),
+        equal(fixed, W, tol=1e-9),
+        at_most(nearby, log_likelihood(W), tol=1e-12),
+        equal(own @ own.T, model.components_.T @ model.components_, tol=1e-8),
     )
 
 
@@ -241,13 +276,15 @@ def ppca_mle(rng, claim):
     right=lambda reconstruction, divergence: reconstruction - divergence,
     wrong=lambda reconstruction, divergence: reconstruction + divergence,
     systems=("vae",),
-    functions=("corollary.VAE",),
+    functions=("corollary.generative.vae.elbo", "corollary.generative.vae.importance_log_prob"),
 )
 def vae_elbo(rng, claim):
     """Reconstruction minus divergence from the prior is the evidence minus divergence from the posterior.
 
     Shown in a linear Gaussian model, where everything is known; at the exact posterior nothing is lost.
     """
+    from corollary.generative.vae import VAEModule, elbo, importance_log_prob
+
     W, variance, x = rng.normal(size=(3, 2)), 0.5, rng.normal(size=3)
     evidence = multivariate_normal.logpdf(x, cov=W @ W.T + variance * np.eye(3))
     posterior_cov = np.linalg.inv(np.eye(2) + W.T @ W / variance)
@@ -261,7 +298,31 @@ def vae_elbo(rng, claim):
         bound = claim(reconstruction, weights @ ratio)
         lost = gaussian_kl(mean, cov, posterior_mean, posterior_cov)
         outcomes += [equal(bound, evidence - lost, tol=1e-9), at_most(bound, evidence, tol=1e-9)]
-    return all_of(*outcomes, equal(bound, evidence, tol=1e-9))
+    outcomes.append(equal(bound, evidence, tol=1e-9))
+    # The library's autoencoder with the first of the two encoders, whatever x is.
+    mean, spread = rng.normal(size=2), np.diag(diagonal)
+    module = built(
+        lambda: VAEModule(torch.nn.Linear(3, 4), torch.nn.Linear(2, 3), "gaussian", None),
+        encoder__weight=np.zeros((4, 3)),
+        encoder__bias=np.concatenate([mean, np.log(spread)]),
+        decoder__weight=W,
+        decoder__bias=np.zeros(3),
+        log_noise=np.log(variance),
+    )
+    row = tensor(x[None])
+    # With one draw the weighted bound is the bound; averaged over all draws it is exact.
+    noise, weights = gauss_hermite(np.zeros(2), np.eye(2), 3)
+    theirs = weights @ [float(importance_log_prob(module, row, tensor(e[None, None]))) for e in noise]
+    z = mean + np.sqrt(spread) * noise
+    reconstruction = weights @ module.log_likelihood(row, tensor(z)[:, None])[:, 0].numpy()
+    divergence = gaussian_kl(mean, diagonal, np.zeros(2), np.eye(2))
+    outcomes.append(equal(claim(reconstruction, divergence), theirs, tol=1e-9))
+    # One random draw has the same divergence.
+    with seeded(0):
+        drawn = float(elbo(module, row))
+    with seeded(0):
+        said = float(module(row)[0])
+    return all_of(*outcomes, equal(claim(said, divergence), drawn, tol=1e-9))
 
 
 @formula(
@@ -272,10 +333,12 @@ def vae_elbo(rng, claim):
     right=lambda mu, Sigma, eps: mu + eps @ torch.linalg.cholesky(Sigma).T,
     wrong=lambda mu, Sigma, eps: mu + eps @ Sigma,
     systems=("vae",),
-    functions=("corollary.VAE",),
+    functions=("corollary.generative.vae.reparametrise",),
 )
 def reparameterisation(rng, claim):
     """Mean plus a root of the covariance times standard noise has the right law and passes gradients on."""
+    from corollary.generative.vae import reparametrise
+
     eps, weights = (torch.tensor(part) for part in gauss_hermite(np.zeros(2), np.eye(2)))
     mu, Sigma = torch.tensor(rng.normal(size=2)), torch.tensor(spd(rng, 2))
     z = claim(mu, Sigma, eps)
@@ -287,11 +350,23 @@ def reparameterisation(rng, claim):
     slopes = torch.autograd.grad(weights @ path, (m, s))
     mv, sv = m.item(), s.item()
     exact = np.array([np.cos(mv), -sv * np.sin(mv)]) * np.exp(-(sv**2) / 2)
+    variances = tensor(rng.uniform(0.2, 2.0, size=2))
+    with seeded(0):
+        drawn = reparametrise(mu[None], variances.log()[None])
+    with seeded(0):
+        noise = torch.randn_like(mu[None])
     return all_of(
+        equal(claim(mu, torch.diag(variances), noise), drawn, tol=1e-12),
         equal(mean, mu, tol=1e-10),
         equal(covariance, Sigma, tol=1e-10),
         equal(torch.stack(slopes), exact, tol=1e-8),
     )
+
+
+def _library_kl(mu, sigma):
+    from corollary.generative.vae import gaussian_kl as divergence
+
+    return float(divergence(tensor(mu[None]), tensor(np.log(sigma**2)[None])))
 
 
 @formula(
@@ -299,10 +374,10 @@ def reparameterisation(rng, claim):
     latex=r"KL\big(\mathcal N(\mu, \mathrm{diag}\,\sigma^2) \,\Vert\, \mathcal N(0, I)\big) = "
     r"\tfrac12 \sum_i (\mu_i^2 + \sigma_i^2 - 1 - \ln\sigma_i^2)",
     where="003 Variational autoencoders; 004 §5.2",
-    right=lambda mu, sigma: 0.5 * np.sum(mu**2 + sigma**2 - 1 - np.log(sigma**2)),
+    right=lambda mu, sigma: _library_kl(mu, sigma),
     wrong=lambda mu, sigma: 0.5 * np.sum(mu**2 + sigma**2 - 1 - np.log(sigma)),
     systems=("vae",),
-    functions=("corollary.VAE",),
+    functions=("corollary.generative.vae.gaussian_kl",),
 )
 def latent_divergence(rng, claim):
     """The divergence of a diagonal Gaussian from the standard one is a sum over coordinates."""
