@@ -36,6 +36,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from corollary.base import Classifier, Data, Estimator, as_tensor
+from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
 from corollary.linalg import sparse_tensor
@@ -186,7 +187,7 @@ class _Linear(Classifier, Estimator):
 
     def decision_function(self, X):
         """Return the scores of the classes (n, k), or of the second class (n,) where there are two."""
-        return self._decide(self._query(X))
+        return as_given(X, self._decide(self._query(X)))
 
     def _decide(self, X: Any) -> np.ndarray:
         scores = np.asarray(X @ self.coef_.T + self.intercept_)

@@ -35,6 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Clusterer, Data, Density, Estimator, Generator
+from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 
@@ -398,7 +399,7 @@ class Mixture(Clusterer, Density, Generator, Estimator):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"n_components": 2, "max_iter": 20}
+        return {"max_iter": 20}
 
     def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d), optionally weighted."""
@@ -449,8 +450,9 @@ class Mixture(Clusterer, Density, Generator, Estimator):
 
     def predict_proba(self, X):
         """Return the posterior probability of each component (n, n_components)."""
-        joint = self._joint(self._query(X))
-        return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        rows = self._query(X)
+        joint = self._joint(rows)
+        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
 
     def _log_prob(self, X: np.ndarray) -> np.ndarray:
         return logsumexp(self._joint(X), axis=1).astype(X.dtype)
