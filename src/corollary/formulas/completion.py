@@ -498,7 +498,8 @@ def mcpl_relaxed_objective(rng, claim):
     value = ((A - S)[mask == 1] ** 2).sum() / 2 + tau * np.trace(S) + gamma * np.sqrt((S**2).sum())
     # without the Frobenius norm the library's soft-impute minimises it
     best = _matrix(SingularValueThresholding(tau, tol=1e-6, random_state=0), A, mask)
-    rivals = [claim(A, mask, best + 0.1 * rng.normal(size=(4, 4)), tau, 0.0) for _ in range(20)]
+    others = [0.97 * best, 1.03 * best, *(best + 0.1 * rng.normal(size=(20, 4, 4)))]
+    rivals = [claim(A, mask, other, tau, 0.0) for other in others]
     return all_of(
         at_most(gaps, 0, tol=1e-10),
         at_most(sizes, 0),
