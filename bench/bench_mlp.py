@@ -64,7 +64,11 @@ def against_skorch():
         net = nn.Sequential(nn.Linear(D, H), nn.ReLU(), nn.Linear(H, H), nn.ReLU(), nn.Linear(H, C))
         options = {"max_epochs": EPOCHS, "lr": 1e-3, "batch_size": BATCH, "train_split": None, "verbose": 0}
         model = NeuralNetClassifier(
-            net, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, iterator_train__shuffle=True, **options
+            net,
+            criterion=nn.CrossEntropyLoss,
+            optimizer=torch.optim.Adam,
+            iterator_train__shuffle=True,
+            **options,
         )
         model.fit(X, y.astype(np.int64))
         model.predict_proba = lambda X: net(torch.from_numpy(X)).softmax(1).detach().numpy()

@@ -16,7 +16,7 @@ from corollary.embeddings import CooccurrenceEmbedding, GloVe, KeyedVectors, Ski
 from corollary.embeddings.vectors import WordVectors
 from results.tables import at_least, page
 
-DIMENSION, EPOCHS = 100, 10
+DIMENSION, EPOCHS = 100, 5
 TEXT = """Vectors of {d} dimensions from the training part of WikiText-2 ({tokens} lower-case tokens), words that occur at
 least five times, window 5, five negatives, {e} passes for the skip-grams. *WordSim-353* and *SimLex-999*: Spearman's
 correlation with people's judgements, over pairs of known words. *Analogies*: share of right first answers to the

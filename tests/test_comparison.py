@@ -35,7 +35,9 @@ def test_scores_are_what_the_model_says():
 def test_densities_of_integers_are_dequantised():
     X = np.random.default_rng(0).integers(0, 3, size=(200, 4)).astype(float)
     board = compare(X, task="density", systems=["gaussian-mixture", "pca"])
-    assert all(row["score"] < 0 for row in board.rows)  # a density of integers could be made arbitrarily large
+    assert all(
+        row["score"] < 0 for row in board.rows
+    )  # a density of integers could be made arbitrarily large
 
 
 def test_a_failure_is_a_row_with_its_reason():

@@ -8,11 +8,11 @@ from types import CodeType, FunctionType
 
 import pytest
 import torch
+from docs.pages import pages
 
 from corollary import catalog
 from corollary.formulas import TOPICS, all_formulas, find
 from corollary.formulas.record import Outcome, all_of, at_least, at_most, equal, exponent, formula, within
-from docs.pages import pages
 
 FORMULAS = all_formulas()
 SHARED = Path(__file__).parents[2] / "shared"

@@ -23,10 +23,20 @@ with corollary.Run(sys.argv[1] + "/network"):
 def test_torchrun_gives_the_models_of_one_process(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    launch = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--standalone",
+    ]
     done = subprocess.run([*launch, script, tmp_path / "two"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    one = subprocess.run([sys.executable, "-W", "ignore", script, tmp_path / "one"], capture_output=True, text=True)
+    one = subprocess.run(
+        [sys.executable, "-W", "ignore", script, tmp_path / "one"], capture_output=True, text=True
+    )
     assert one.returncode == 0, one.stderr[-2000:]
     a, b = (load(tmp_path / world / "mixture" / "model.safetensors") for world in ("one", "two"))
     np.testing.assert_allclose(a.means_, b.means_, rtol=1e-8)  # sums in another order

@@ -100,7 +100,9 @@ def test_pointnet_learns_shapes_and_parts():
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(rng.integers(15, 30), 3)) for _ in range(200)]
     y = np.arange(200) % 2
-    X = [x / np.linalg.norm(x, axis=1, keepdims=True) if c else x for x, c in zip(X, y)]  # a sphere, or a ball
+    X = [
+        x / np.linalg.norm(x, axis=1, keepdims=True) if c else x for x, c in zip(X, y)
+    ]  # a sphere, or a ball
     plan = Training(40, learning_rate=3e-3, batch_size=16)
     model = PointNet(16, training=plan, random_state=0).fit(X[:150], y[:150])
     assert model.score(X[150:], y[150:]) > 0.9
