@@ -64,11 +64,12 @@ def test_scikit_learns_own_checks(estimator, check, label):
     if label == "check_array_api_input":
         pytest.skip("scikit-learn runs it only where SCIPY_ARRAY_API is set")
     reason = getattr(estimator, "_expected_failures", {}).get(label)
-    if reason:
-        with pytest.raises(Exception):  # noqa: B017
-            check(estimator)
-    else:
+    try:
         check(estimator)
+    except Exception:
+        if reason is None:
+            raise
+        pytest.xfail(reason)  # listed with its reason; small settings may pass all the same
 
 
 @pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.input == "table"])

@@ -148,7 +148,7 @@ def squared_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, 
 
 
 class _BaseMLP(GradientTrained):
-    _training_defaults = {"epochs": 60, "learning_rate": 1e-3, "batch_size": 128}
+    _training_defaults = {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32}
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
@@ -258,7 +258,7 @@ class MLPClassifier(Classifier, _BaseMLP):
     >>> from sklearn.datasets import load_iris
     >>> from corollary import MLPClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> bool(MLPClassifier((32,), random_state=0).fit(X, y).score(X, y) > 0.9)
+    >>> bool(MLPClassifier(random_state=0).fit(X, y).score(X, y) > 0.9)
     True
     """
 
@@ -348,9 +348,10 @@ class MLPRegressor(Regressor, _BaseMLP):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from corollary import MLPRegressor
+    >>> from corollary import MLPRegressor, Training
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> bool(MLPRegressor((32,), random_state=0).fit(X, y).score(X, y) > 0.4)
+    >>> model = MLPRegressor((32,), training=Training(learning_rate=0.01), random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.4)
     True
     """
 
