@@ -155,7 +155,15 @@ def test_time_limit_stops_usable_and_resumable(tmp_path):
     assert journal.stopped == "time limit"
 
 
-def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
+@pytest.fixture
+def listening():
+    """Let Ctrl-C be heard: a process started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path, listening):
     run = Run(tmp_path, callbacks=[lambda event: event.step == 3 and os.kill(os.getpid(), signal.SIGINT)])
     learner = Walk()
     with pytest.warns(CorollaryWarning, match=r"Ctrl-C after 3 steps.*resume=True"):

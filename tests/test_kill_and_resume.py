@@ -73,7 +73,8 @@ def _fitted(model):
 
 
 def test_ctrl_c_leaves_a_usable_model_and_says_how_to_go_on(tmp_path):
-    code = SCRIPTS["gradient"] + FIT + "\nprint(model.transform(X).shape)\n"
+    hear = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+    code = hear + SCRIPTS["gradient"] + FIT + "\nprint(model.transform(X).shape)\n"
     command = [sys.executable, "-c", code, str(tmp_path), "0.05"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "step\n"

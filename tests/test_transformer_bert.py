@@ -228,7 +228,7 @@ def test_bert_learns_what_fits_and_fine_tunes():
         training=Training(20, learning_rate=3e-3, batch_size=8),
     )
     assert isinstance(tuned, BERTClassifier)
-    assert tuned.predict(["sun", "ice"]).tolist() == ["s", "w"]
+    assert tuned.predict(["warm sun", "cold ice"]).tolist() == ["s", "w"]
     frozen = [p for p in tuned.module_.parameters() if not p.requires_grad]
     assert len(frozen) == 7  # the heads of pre-training
 

@@ -70,16 +70,10 @@ class Operator(Protocol):
 # --- bases -----------------------------------------------------------------------------------------------
 
 
-def gram(X: Tensor, blocks: int = 4) -> Tensor:
-    """Return XᵀX (d, d); only the blocks on and above the diagonal are multiplied."""
-    d = X.shape[1]
-    width = max(64, -(-d // blocks))
-    G = torch.empty(d, d, dtype=X.dtype)
-    for i in range(0, d, width):
-        j = i + width
-        torch.mm(X[:, i:j].T, X[:, i:], out=G[i:j, i:])
-        G[j:, i:j] = G[i:j, j:].T
-    return G
+def gram(X: Tensor) -> Tensor:
+    """Return XᵀX (d, d); NumPy sees that it is symmetric and computes half of it."""
+    rows = X.numpy()
+    return torch.from_numpy(rows.T @ rows)
 
 
 def orthonormal(Y: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from corollary.engine.learner import Iteration, Metrics, Once, State
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
-GROWTH = 64  # features that join the working set at least, if as many are promising
+GROWTH = 32  # features that join the working set at least, if as many are promising
 SWEEPS = 10_000  # over the working set in one round
 INNER = 0.3  # share of the tolerance that the working set must reach before the rest is looked at
 
@@ -151,7 +151,7 @@ class WorkingSet(Iteration):
         if not len(index):
             self.inner *= 0.1  # nothing to add: the working set itself must be more exact
             return
-        count = min(len(index), max(GROWTH, 2 * int(np.count_nonzero(self.w))))
+        count = min(len(index), max(GROWTH, int(np.count_nonzero(self.w))))
         self._take_in(index[g.topk(count).indices].sort().values)
 
     def _take_in(self, new: torch.Tensor) -> None:

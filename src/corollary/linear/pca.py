@@ -226,7 +226,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
                     "PCA", "sparse data must be finite", "NaN", "Store zeros, or pass an array."
                 )
             solver = "krylov" if solver == "auto" else solver
-        elif np.isnan(X.sum(dtype=np.float64)) and np.isnan(X).any():
+        elif has_nan(X):
             if solver not in ("auto", "em"):
                 raise errors.value(
                     "PCA", f"svd_solver={solver!r} needs data without NaN", "NaN in X", 'Use svd_solver="em".'
@@ -339,7 +339,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
     # --- using -------------------------------------------------------------------------------------------
 
     def _transform(self, X: Any) -> np.ndarray:
-        if not sparse.issparse(X) and np.isnan(X).any():
+        if not sparse.issparse(X) and has_nan(X):
             X = self._complete(X)
         Z = X @ self.components_.T
         Z -= self.mean_ @ self.components_.T
@@ -373,7 +373,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         return float(np.finfo(np.float64).eps * max(self.explained_variance_.max(initial=0.0), 1e-300) * 1e3)
 
     def _log_prob(self, X: Any) -> np.ndarray:
-        if not sparse.issparse(X) and np.isnan(X).any():
+        if not sparse.issparse(X) and has_nan(X):
             return latent.posterior(latent.Holes.of(X), self._latent()).log_prob.numpy().astype(X.dtype)
         mean, rows = self.mean_.astype(np.float64), self.components_.astype(np.float64)
         d, k = len(mean), len(rows)
@@ -418,3 +418,8 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         tags.input_tags.sparse = self.svd_solver in SPARSE
         tags.input_tags.allow_nan = self.svd_solver in ("auto", "em")
         return tags
+
+
+def has_nan(X: np.ndarray) -> bool:
+    """Whether any entry is NaN; the sum tells at once that none is."""
+    return bool(torch.isnan(as_tensor(X).sum())) and bool(np.isnan(X).any())

@@ -177,7 +177,13 @@ class EM(Iteration):
     def sweep(self) -> Metrics:
         """Do one E and one M step of the present start."""
         p = Parameters(*self.parameters) if self.parameters is not None else self.initial()
-        bound, self.parameters = self.fast(p) if self.products_are_safe(p) else self.careful(p)
+        if self.products_are_safe(p):
+            from corollary.mixtures.gaussian_kernels import one_blas_thread
+
+            with one_blas_thread():
+                bound, self.parameters = self.fast(p)
+        else:
+            bound, self.parameters = self.careful(p)
         self.inner += 1
         self.bounds.append(bound)
         converged = abs(bound - self.bound) < self.model.tol

@@ -21,9 +21,12 @@ import torch
 from numba import njit
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Sums", "sweep"]
+__all__ = ["Sums", "one_blas_thread", "sweep"]
 
 STRIPES = 16
+LEAST = (
+    -80.0
+)  # logarithm of a responsibility that counts as none: smaller ones would be slow subnormal numbers
 CACHE = 1 << 17  # numbers that a block of features may hold
 
 
@@ -67,7 +70,7 @@ def _softmax(logits, c, weight, largest, scale, N):
     for q in range(k):
         row = logits[q]
         for r in range(size):
-            row[r] = np.exp(row[r] - largest[r])
+            row[r] = np.exp(max(row[r] - largest[r], LEAST))
             scale[r] += row[r]
     total = 0.0
     for r in range(size):
@@ -106,6 +109,11 @@ def _threadpools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> Any:
+    """Return a context in which BLAS does not start threads of its own; for small matrices they only cost."""
+    return _threadpools().limit(limits=1, user_api="blas")
+
+
 def sweep(XT: np.ndarray, weight: np.ndarray | None, W: np.ndarray, c: np.ndarray, full: bool) -> Sums:
     """Return the sums of equation 1 over all columns of XT (d, n).
 
@@ -121,6 +129,6 @@ def sweep(XT: np.ndarray, weight: np.ndarray | None, W: np.ndarray, c: np.ndarra
     def work(p: int) -> Any:
         return _stripe(XT, w, W, c, full, min(n, p * share), min(n, (p + 1) * share), size, N[p], S[p])
 
-    with _threadpools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
         parts = list(pool.map(work, range(STRIPES)))
     return Sums(N.sum(axis=0), S.sum(axis=0), float(np.sum(parts)))
