@@ -105,23 +105,33 @@ class Backpropagation:
 
     def __init__(self, output_error: Any) -> None:
         self.output_error = output_error
+        self.module: nn.Module | None = None
+
+    def _attach(self, module: nn.Sequential) -> None:
+        """Look the layers up once: in a small network attribute access is a cost."""
+        layers = list(module.children())
+        self.module = module
+        self.phi, self.derivative = PLAIN[type(layers[1])] if len(layers) > 1 else PLAIN[nn.Identity]
+        self.layers = [(layer.weight, layer.weight.T, layer.bias) for layer in layers[::2]]
+        self.gradients = [(layer.weight.grad, layer.bias.grad) for layer in layers[::2]]
 
     @torch.no_grad()
     def __call__(self, module: nn.Sequential, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Compute loss and gradients for one batch; return the loss."""
-        layers = list(module.children())
-        linear = layers[::2]
-        phi, derivative = PLAIN[type(layers[1])] if len(layers) > 1 else PLAIN[nn.Identity]
+        if self.module is not module:
+            self._attach(module)
         activations = [x]
-        for layer in linear[:-1]:
-            activations.append(phi(torch.addmm(layer.bias, activations[-1], layer.weight.T)))
-        z = torch.addmm(linear[-1].bias, activations[-1], linear[-1].weight.T)
-        loss, delta = self.output_error(z, y, weight)
-        for layer, a in zip(reversed(linear), reversed(activations)):
-            torch.mm(delta.T, a, out=layer.weight.grad)
-            torch.sum(delta, 0, out=layer.bias.grad)
+        for _, WT, b in self.layers[:-1]:
+            activations.append(self.phi(torch.addmm(b, activations[-1], WT)))
+        _, WT, b = self.layers[-1]
+        loss, delta = self.output_error(torch.addmm(b, activations[-1], WT), y, weight)
+        for (W, _, _), (dW, db), a in zip(
+            reversed(self.layers), reversed(self.gradients), reversed(activations)
+        ):
+            torch.mm(delta.T, a, out=dW)
+            torch.sum(delta, 0, out=db)
             if a is not x:
-                delta = derivative(torch.mm(delta, layer.weight), a)
+                delta = self.derivative(torch.mm(delta, W), a)
         return loss
 
 
