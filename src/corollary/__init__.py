@@ -1,7 +1,7 @@
 """A whole deep-learning course as one library.
 
 Any system of it, from the perceptron to the transformer, is fitted, compared, sampled,
-saved, resumed and diagnosed in the same way, on your own data. Public names are resolved
+saved and resumed in the same way, on your own data. Public names are resolved
 from the catalog when they are first used, so importing the package costs next to nothing.
 """
 
