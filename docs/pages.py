@@ -68,7 +68,7 @@ def system(entry: catalog.Entry, formulas: list[Formula]) -> str:
 def _use(entry: catalog.Entry) -> list[str]:
     if entry.kind != "estimator":
         return ["```python", f"from {entry.module} import {entry.name}", "```", ""]
-    fixed = "".join(f'{key}="{value}"' for key, value in entry.params)
+    fixed = ", ".join(f"{key}={value!r}" for key, value in entry.params).replace("'", '"')
     example = {"graph": "cora", "ratings": "ml-100k", "text": "shakespeare", "sequence": "spoken-digits"}
     source = example.get(entry.input, "digits")
     return [

@@ -5,6 +5,7 @@ Nothing heavy is imported here; ``resolve`` imports the one module that a name n
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -26,7 +27,7 @@ class Entry:
     input: str = "table"  # table, image, sequence, set, graph, text, ratings
     roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
     kind: str = "estimator"  # estimator, layer, optimiser, function
-    params: tuple[tuple[str, str], ...] = ()  # what the id fixes, such as loss="softmax"
+    params: tuple[tuple[str, Any], ...] = ()  # what the id fixes, such as loss="softmax"
 
     @property
     def chapter(self) -> str:
@@ -47,9 +48,17 @@ def _entries() -> Iterator[Entry]:
         if line and not line.startswith("#"):
             id, name, module, input, roles, kind, title = (part.strip() for part in line.split("|"))
             name, *fixed = name.split()
-            params = tuple((key, value) for key, _, value in (pair.partition("=") for pair in fixed))
+            params = tuple((key, _literal(text)) for key, _, text in (pair.partition("=") for pair in fixed))
             kind = kind or "estimator"
             yield Entry(id, name, f"corollary.{module}", title, input, tuple(roles.split()), kind, params)
+
+
+def _literal(text: str) -> Any:
+    """Return a number, truth value or tuple as such; any other word is a string."""
+    try:
+        return literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 # id | public name and what the id fixes | module | input | roles | kind (blank: estimator) | title
@@ -104,8 +113,10 @@ convolution      | convolve        | theory.convolution     | image | | function
 gru              | SequenceClassifier cell=gru | sequences.classifier | sequence | classifier | | Gated recurrent units, for classes of sequences
 rnn              | SequenceClassifier cell=rnn | sequences.classifier | sequence | classifier | | Recurrent network, for classes of sequences
 lstm             | SequenceClassifier cell=lstm | sequences.classifier | sequence | classifier | | Long short-term memory, for classes of sequences
-birnn            | SequenceTagger  | sequences.tagger       | sequence | tagger | | Network that reads both ways, for every step of a sequence
-deep-rnn         | SequenceForecaster | sequences.forecaster | sequence | forecaster | | Stacked recurrent network, for the next values of series
+birnn            | SequenceClassifier cell=rnn bidirectional=True | sequences.classifier | sequence | classifier | | Recurrent network that reads both ways, for classes of sequences
+deep-rnn         | SequenceClassifier cell=rnn n_layers=3 | sequences.classifier | sequence | classifier | | Stacked recurrent network, for classes of sequences
+sequence-tagger  | SequenceTagger  | sequences.tagger       | sequence | tagger | | Network that reads both ways, for every step of a sequence
+sequence-forecaster | SequenceForecaster | sequences.forecaster | sequence | forecaster | | Stacked recurrent network, for the next values of series
 gradient-flow    | gradient_flow   | theory.recurrence      | sequence | | function | Vanishing and exploding gradients through time
 lru              | LRU             | nn.lru                 | sequence | | layer | Linear recurrent unit
 text-cnn         | TextCNN         | sequences.textcnn      | text | classifier | | Convolutions over words, for classes of texts
