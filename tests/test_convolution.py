@@ -59,53 +59,87 @@ def test_toeplitz_matrix_is_constant_on_diagonals():
         assert len(set(np.diagonal(T, offset))) == 1
 
 
+def random_layer(rng, axes):
+    """Settings of a convolution that fits into what it is given; groups divide the channels."""
+    draw = lambda low, high: tuple(rng.integers(low, high, axes).tolist())
+    groups = int(rng.choice([1, 2, 3]))
+    settings = {"stride": draw(1, 4), "padding": draw(0, 3), "dilation": draw(1, 3)}
+    channels = [groups * int(rng.integers(1, 3)) for _ in range(2)]
+    return channels, draw(1, 5), {**settings, "groups": groups}, draw(9, 12)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize("seed", range(12))
-def test_matrix_of_random_layers(seed):
-    rng = np.random.default_rng(seed)
-    axes = int(rng.integers(1, 3))
-    k, s, p, d = (
-        tuple(rng.integers(low, high, axes).tolist()) for low, high in ((1, 4), (1, 4), (0, 3), (1, 3))
-    )
-    n = tuple(rng.integers(8, 11, axes).tolist())
-    layer = (nn.Conv1d, nn.Conv2d)[axes - 1](2, 3, k, s, p, d, bias=False).double()
-    x = torch.randn(2, *n, dtype=torch.float64)
-    M = C.convolution_matrix(layer.weight.detach(), n, stride=s, padding=p, dilation=d)
-    torch.testing.assert_close(M @ x.flatten(), layer(x[None]).detach().flatten(), rtol=0, atol=1e-12)
-    assert C.output_size(n, k, stride=s, padding=p, dilation=d) == layer(x[None]).shape[2:]
-    upward = (nn.ConvTranspose1d, nn.ConvTranspose2d)[axes - 1](3, 1, k, s, dilation=d).double()
-    y = layer(x[None])
-    sizes = [C.transposed_size(*v[:2], stride=v[2], dilation=v[3]) for v in zip(y.shape[2:], k, s, d)]
-    assert list(upward(y).shape[2:]) == sizes
+def test_matrix_of_random_layers(seed, axes):
+    """The layer is its matrix, the transposed layer is the transposed matrix, and all sizes and counts agree."""
+    channels, k, settings, n = random_layer(np.random.default_rng(seed), axes)
+    layer = (nn.Conv1d, nn.Conv2d)[axes - 1](*channels, k, **settings, bias=False).double()
+    x = torch.randn(channels[0], *n, dtype=torch.float64)
+    y = layer(x[None]).detach()[0]
+    M = C.convolution_matrix(layer.weight.detach(), n, **settings)
+    torch.testing.assert_close(M @ x.flatten(), y.flatten(), **TIGHT)
+    sizes = {key: value for key, value in settings.items() if key != "groups"}
+    assert C.output_size(n, k, **sizes) == tuple(y.shape[1:])
+
+    smallest = C.transposed_size(tuple(y.shape[1:]), k, **sizes)
+    extra = tuple(a - b for a, b in zip(n, smallest))  # what the stride left over
+    assert all(0 <= e < s for e, s in zip(extra, settings["stride"]))
+    assert C.transposed_size(tuple(y.shape[1:]), k, **sizes, extra=extra) == n
+    upward = (nn.functional.conv_transpose1d, nn.functional.conv_transpose2d)[axes - 1]
+    again = upward(y[None], layer.weight.detach(), **dict(settings), output_padding=0)[0]
+    assert tuple(again.shape[1:]) == smallest
+    inside = (slice(None), *(slice(0, a) for a in smallest))
+    torch.testing.assert_close((M.T @ y.flatten()).reshape(x.shape)[inside], again, **TIGHT)
 
 
-def random_chain(rng):
-    """A stack of convolutions and poolings for images of one axis, kept from shrinking to nothing."""
-    layers, width = [], 1
-    for _ in range(rng.integers(1, 6)):
-        k, s, p = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(0, 2))
+def random_chain(rng, axes):
+    """A stack of convolutions, some in groups, and poolings."""
+    conv, largest, mean = (
+        (nn.Conv1d, nn.MaxPool1d, nn.AvgPool1d),
+        (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d),
+    )[axes - 1]
+    draw = lambda low, high: tuple(rng.integers(low, high, axes).tolist())
+    layers, width = [], 2
+    for _ in range(rng.integers(1, 6 if axes == 1 else 4)):
+        k, s, p = draw(1, 5), draw(1, 3), draw(0, 2)
         if rng.random() < 0.3:
-            layers.append((nn.MaxPool1d if rng.random() < 0.5 else nn.AvgPool1d)(k, s, min(p, k // 2)))
+            pool = largest if rng.random() < 0.5 else mean
+            layers.append(pool(k, s, tuple(min(a, b // 2) for a, b in zip(p, k))))
         else:
-            layers += [nn.Conv1d(width, 2, k, s, p, int(rng.integers(1, 3))), nn.ReLU()]
-            width = 2
+            groups = int(rng.integers(1, 3))
+            layers += [conv(width, 4, k, s, p, draw(1, 3), groups, bool(rng.integers(2))), nn.ReLU()]
+            width = 4
     return nn.Sequential(*layers)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_receptive_field_of_random_architectures(seed):
+@pytest.mark.parametrize(("axes", "n"), [(1, (400,)), (2, (70, 83))])
+@pytest.mark.parametrize("seed", range(15))
+def test_random_architectures(seed, axes, n):
+    """Sizes, fields and counts of whole stacks, against torch and against what gradients reach."""
     torch.manual_seed(seed)
-    net = random_chain(np.random.default_rng(seed))
-    n = 400
-    field = C.receptive_field(net)
-    (seen,) = C.footprint(net, (1, n))
-    out = net(torch.zeros(1, 1, n)).shape[-1]
-    size = n
-    for layer in C.layers_of(net):
-        size = C.output_size(
-            size, layer.kernel, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
+    net = random_chain(np.random.default_rng(seed), axes)
+    out = net(torch.zeros(1, 2, *n)).shape[2:]
+    seen = C.footprint(net, (2, *n))
+    for axis in range(axes):
+        size = n[axis]
+        for layer in C.layers_of(net, axis):
+            options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
+            size = C.output_size(size, layer.kernel, **options)
+        assert size == out[axis]
+        assert seen[axis] == C.receptive_field(net, axis).of(out[axis] // 2)
+    convolutions = [part for part in net if isinstance(part, nn.Conv1d | nn.Conv2d)]
+    counts = [
+        C.parameter_count(
+            (99,) * axes,
+            layer.kernel_size,
+            channels=layer.in_channels,
+            kernels=layer.out_channels,
+            groups=layer.groups,
+            bias=layer.bias is not None,
         )
-    assert size == out
-    assert seen == field.of(out // 2)
+        for layer in convolutions
+    ]
+    assert sum(counts) == sum(p.numel() for p in net.parameters())
 
 
 def test_footprint_of_branches():
@@ -139,6 +173,9 @@ def test_parameter_counts():
     )
     assert C.parameter_count((6, 7), (2, 3), channels=3, kernels=5, sharing="local") == out * (2 * 3 * 3 + 1)
     assert C.parameter_count(9, 3, bias=False) == 3
+    grouped = nn.Conv2d(6, 4, 3, groups=2)
+    count = sum(p.numel() for p in grouped.parameters())
+    assert C.parameter_count((6, 7), 3, channels=6, kernels=4, groups=2) == count
 
 
 @pytest.mark.parametrize(
@@ -153,6 +190,12 @@ def test_parameter_counts():
         (lambda: C.output_size(3, 2, padding="some"), "no padding named"),
         (lambda: C.output_size((3, 3), (2, 2, 2)), "one per axis"),
         (lambda: C.parameter_count(3, 2, sharing="some"), "no sharing named"),
+        (
+            lambda: C.parameter_count(3, 2, channels=4, kernels=3, groups=2),
+            r"divide the output channels \(3\); got 2",
+        ),
+        (lambda: C.convolution_matrix(torch.ones(3, 1, 2), 4, groups=2), r"output channels \(3\); got 2"),
+        (lambda: C.transposed_size((3, 3), (2, 2, 2)), "one per axis"),
         (lambda: SoftmaxPool1d(5)(torch.zeros(1, 1, 3)), "must fit into the input"),
         (lambda: norm("some", 3), "no normalisation named"),
         (lambda: norm("weight", 3), "needs the layer"),

@@ -236,7 +236,8 @@ class MLPClassifier(Classifier, _BaseMLP):
     dropout : float, default=0.0
         Share of hidden units dropped at random while training; more regularises more.
     norm : {None, "batch", "layer", "weight"}, default=None
-        Normalisation before each activation, or of the weights.
+        Normalisation before each activation, or of the weights. "batch" normalises a batch of one row with
+        its running statistics.
     residual : bool, default=False
         Whether each hidden layer adds to its input, which lets deep stacks train.
     class_weight : dict or "balanced", optional
@@ -331,7 +332,8 @@ class MLPRegressor(Regressor, _BaseMLP):
     dropout : float, default=0.0
         Share of hidden units dropped at random while training; more regularises more.
     norm : {None, "batch", "layer", "weight"}, default=None
-        Normalisation before each activation, or of the weights.
+        Normalisation before each activation, or of the weights. "batch" normalises a batch of one row with
+        its running statistics.
     residual : bool, default=False
         Whether each hidden layer adds to its input, which lets deep stacks train.
     training : Training, optional

@@ -7,6 +7,9 @@ Batch and layer normalisation are layers; weight normalisation [1]_ is another f
 whose length and direction are learned apart. So ``norm`` takes a width and returns a layer, or takes a layer
 and returns it normalised.
 
+Batch normalisation of a single value per channel, as in a last batch of one row, has no variance: such a batch
+is normalised with the running statistics and leaves them as they are.
+
 References
 ----------
 .. [1] T. Salimans, D. P. Kingma (2016). Weight normalization: a simple reparameterization to accelerate
@@ -17,22 +20,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from corollary.errors import unknown, value
 
-__all__ = ["NORMS", "norm"]
+__all__ = ["NORMS", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "norm"]
+
+
+class _Alone:
+    """Normalise one value per channel with the running statistics; torch refuses it while training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalised values."""
+        if self.training and x.numel() == self.num_features:
+            running = (self.running_mean, self.running_var)
+            return F.batch_norm(x, *running, self.weight, self.bias, training=False, eps=self.eps)
+        return super().forward(x)
+
+
+class BatchNorm1d(_Alone, nn.BatchNorm1d):
+    """Torch's layer, which also takes a single row."""
+
+
+class BatchNorm2d(_Alone, nn.BatchNorm2d):
+    """Torch's layer, which also takes a single pixel."""
+
+
+class BatchNorm3d(_Alone, nn.BatchNorm3d):
+    """Torch's layer, which also takes a single voxel."""
+
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "batch": nn.BatchNorm1d,
+    "batch": BatchNorm1d,
     "layer": nn.LayerNorm,
     "none": lambda width: nn.Identity(),
     "weight": lambda width: _needs_a_layer(),
 }
 # After a convolution the channels come second, and statistics are taken over positions too.
 AFTER_CONVOLUTION: dict[str, Callable[[int, int], nn.Module]] = {
-    "batch": lambda width, axes: (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[axes - 1](width),
+    "batch": lambda width, axes: (BatchNorm1d, BatchNorm2d, BatchNorm3d)[axes - 1](width),
     "layer": lambda width, axes: nn.GroupNorm(1, width),
 }
 

@@ -190,18 +190,28 @@ def _trim(full: Tensor, x: Tensor, kernel: Tensor, mode: str) -> Tensor:
 
 
 def convolution_matrix(
-    weight: Tensor, size: Size, *, stride: Size = 1, padding: Size = 0, dilation: Size = 1
+    weight: Tensor,
+    size: Size,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Return the matrix of a convolutional layer, eq. 4: ``matrix @ x.flatten() == layer(x).flatten()``.
 
+    Its transpose is the matrix of the transposed convolution with the same weights.
+
     Parameters
     ----------
-    weight : tensor of shape (c_out, c_in, *k)
-        The layer's kernels, of any number of axes, without groups.
+    weight : tensor of shape (c_out, c_in / groups, *k)
+        The layer's kernels, of any number of axes.
     size : int or sequence of int
         Sizes of the input's axes.
     stride, padding, dilation : int or sequence of int
         As in torch's layers.
+    groups : int, default=1
+        Parts into which the channels are cut, each connected to its own only.
 
     Returns
     -------
@@ -213,6 +223,7 @@ def convolution_matrix(
     tensor([[ 1., -1.,  0.,  0.],
             [ 0.,  0.,  1., -1.]])
     """
+    weight = _ungrouped(weight, groups)
     c_out, c_in, *k = weight.shape
     n = _spread(size, len(k), "size")
     s, p, d = (_spread(v, len(k), "layer") for v in (stride, padding, dilation))
@@ -223,6 +234,23 @@ def convolution_matrix(
         if all(0 <= a < b for a, b in zip(place, n)):
             matrix[:, np.ravel_multi_index(u, o), :, np.ravel_multi_index(place, n)] = weight[:, :, *t]
     return matrix.reshape(c_out * prod(o), c_in * prod(n))
+
+
+def _ungrouped(weight: Tensor, groups: int) -> Tensor:
+    """Return kernels over all channels, with zeros between the groups."""
+    _divides(groups, {"output channels": len(weight)}, "convolution_matrix")
+    rows, columns = len(weight) // groups, weight.shape[1]
+    full = weight.new_zeros(len(weight), columns * groups, *weight.shape[2:])
+    for g in range(groups):
+        own = slice(g * rows, (g + 1) * rows)
+        full[own, g * columns : (g + 1) * columns] = weight[own]
+    return full
+
+
+def _divides(groups: int, channels: dict[str, int], owner: str) -> None:
+    for name, number in channels.items():
+        if groups < 1 or number % groups:
+            raise value(owner, f"groups must divide the {name} ({number})", groups)
 
 
 # --- sizes, equation 5 -----------------------------------------------------------------------------------
@@ -249,8 +277,8 @@ def output_size(
 
 
 def transposed_size(
-    size: int, kernel: int, *, stride: int = 1, padding: int = 0, dilation: int = 1, extra: int = 0
-) -> int:
+    size: Size, kernel: Size, *, stride: Size = 1, padding: Size = 0, dilation: Size = 1, extra: Size = 0
+) -> Any:
     """Return the size of a transposed convolution's output; ``extra`` is torch's ``output_padding``.
 
     It undoes eq. 5: of the sizes that a convolution maps to ``size``, the smallest for ``extra=0``.
@@ -258,7 +286,10 @@ def transposed_size(
     >>> transposed_size(14, 2, stride=2)
     28
     """
-    return (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
+    axes = max(len(v) if isinstance(v, Sequence) else 1 for v in (size, kernel))
+    each = (_spread(v, axes, "transposed_size") for v in (size, kernel, stride, padding, dilation, extra))
+    out = tuple((n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in zip(*each))
+    return out[0] if isinstance(size, int) and isinstance(kernel, int) else out
 
 
 def _out(i: int, k: int, s: int, p: int, d: int) -> int:
@@ -413,6 +444,7 @@ def parameter_count(
     *,
     channels: int = 1,
     kernels: int = 1,
+    groups: int = 1,
     sharing: str = "shared",
     bias: bool = True,
     **options: Any,
@@ -425,6 +457,8 @@ def parameter_count(
         Sizes of the input's and the kernel's axes.
     channels, kernels : int, default=1
         Input and output channels.
+    groups : int, default=1
+        Parts into which the channels are cut, each connected to its own only.
     sharing : {"shared", "local", "dense"}, default="shared"
         One kernel for all positions (convolution), one for each, or all inputs connected to all outputs.
     bias : bool, default=True
@@ -442,10 +476,11 @@ def parameter_count(
     >>> parameter_count((32, 32), (5, 5), channels=3, kernels=6)
     456
     """
+    _divides(groups, {"input channels": channels, "output channels": kernels}, "parameter_count")
     axes = len(size) if isinstance(size, Sequence) else 1
     out = prod(np.atleast_1d(output_size(size, kernel, **options)).tolist())
-    taps = prod(_spread(kernel, axes, "parameter_count")) * channels
-    everything = prod(_spread(size, axes, "parameter_count")) * channels
+    taps = prod(_spread(kernel, axes, "parameter_count")) * channels // groups
+    everything = prod(_spread(size, axes, "parameter_count")) * channels // groups
     counts = {
         "shared": kernels * (taps + bias),
         "local": out * kernels * (taps + bias),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from corollary.nn.normalisation import BatchNorm2d
 from corollary.vision.net import ImageNet, ResponseNorm, initialise, is_small, room_for
 
 __all__ = ["AlexNet"]
@@ -105,7 +106,7 @@ def _add(
     """Add a convolution and what follows it; return the new sides, halved if there was something to pool."""
     layers.append(convolution)
     if norm:
-        layers.append(nn.BatchNorm2d(convolution.out_channels))
+        layers.append(BatchNorm2d(convolution.out_channels))
     layers.append(nn.ReLU(inplace=True))
     if response and not norm:  # torch divides alpha by 5, the paper does not
         layers.append(ResponseNorm(5, alpha=5e-4, beta=0.75, k=2.0))

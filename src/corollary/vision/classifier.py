@@ -10,8 +10,6 @@ plus 0.3 times that of each auxiliary classifier where a net has some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -46,26 +44,12 @@ def objective(
     module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the cross-entropy, eq. 1, and the accuracy."""
-    with _statistics(module, len(x)):
-        out = module(x)
+    out = module(x)
     logits, *side = out if isinstance(out, tuple) else (out,)
     loss = weighted_mean(F.cross_entropy(logits, y, reduction="none"), weight)
     for extra in side:
         loss = loss + AUXILIARY_WEIGHT * weighted_mean(F.cross_entropy(extra, y, reduction="none"), weight)
     return loss, {"accuracy": (logits.detach().argmax(1) == y).to(torch.float64).mean()}
-
-
-@contextmanager
-def _statistics(module: nn.Module, n: int) -> Iterator[None]:
-    """Normalise a batch of one image with the running statistics: one value has no variance."""
-    alone = n == 1 and module.training
-    if alone:
-        module.eval()
-    try:
-        yield
-    finally:
-        if alone:
-            module.train()
 
 
 class BaseImageEstimator(GradientTrained):

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from corollary.errors import unknown
+from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.shortcuts import Dense
 from corollary.vision.net import ImageNet, initialise, is_small, room_for
 
@@ -89,7 +90,7 @@ class DenseNet(ImageNet):
 
 
 def _rectified(n: int) -> list[nn.Module]:
-    return [nn.BatchNorm2d(n), nn.ReLU(inplace=True)]
+    return [BatchNorm2d(n), nn.ReLU(inplace=True)]
 
 
 def _layer(n_in: int, growth: int) -> nn.Sequential:

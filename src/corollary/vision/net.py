@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from corollary.errors import value
 from corollary.nn.convolution import Conv3x3
+from corollary.nn.normalisation import BatchNorm2d
 
 __all__ = ["Conv", "ImageNet", "Pointwise", "ResponseNorm", "Standardise", "is_small", "pair", "room_for"]
 
@@ -63,7 +64,7 @@ class Conv(nn.Sequential):
     ) -> None:
         layers: list[nn.Module] = [_convolution(n_in, n_out, kernel, stride, bias=not norm)]
         if norm:
-            layers.append(nn.BatchNorm2d(n_out))
+            layers.append(BatchNorm2d(n_out))
         layers.append(nn.ReLU(inplace=True) if activation is None else activation)
         super().__init__(*layers)
 

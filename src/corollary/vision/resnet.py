@@ -25,6 +25,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from corollary.errors import unknown, value
+from corollary.nn.normalisation import BatchNorm2d
 from corollary.vision import checkpoints
 from corollary.vision.net import Conv, ImageNet, Pointwise, initialise, is_small, room_for
 
@@ -51,7 +52,7 @@ class Block(nn.Module):
         self.branch = nn.Sequential(*layers, last)
         self.shortcut: nn.Module = nn.Identity()
         if n_in != n_out or stride != 1:
-            self.shortcut = nn.Sequential(Pointwise(n_in, n_out, stride), nn.BatchNorm2d(n_out))
+            self.shortcut = nn.Sequential(Pointwise(n_in, n_out, stride), BatchNorm2d(n_out))
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:

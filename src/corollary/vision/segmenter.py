@@ -133,6 +133,10 @@ class Segmenter(BaseImageEstimator):
             raise value("Segmenter", "requires y to be passed: one mask per image", "None")
         masks = as_array(y)
         masks = masks[:, 0] if masks.ndim == 4 and masks.shape[1] == 1 else masks
+        if masks.dtype.kind == "f" and not np.isfinite(masks).all():
+            absent = int(np.sum(~np.isfinite(masks)))
+            do = "Give unknown pixels a label of their own, or leave those images out."
+            raise value("Segmenter", "masks must have a label for every pixel", f"NaN for {absent}", do)
         if masks.dtype.kind == "f" and not np.array_equal(masks, np.round(masks)):
             do = "Pass whole numbers, for instance y > 0.5."
             raise kind("Segmenter", "masks must hold labels", f"fractions ({masks.dtype})", do)
