@@ -206,6 +206,24 @@ def test_onnx_through_torch_export(name):
     np.testing.assert_allclose(out, net(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+LONG = pytest.param("inception", marks=pytest.mark.slow)  # half a minute: nine modules of four branches
+
+
+@pytest.mark.parametrize("name", [LONG if name == "inception" else name for name in NAMES])
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_without_a_break(name):
+    """Captured whole, forward and backward; the code for processors is torch's own affair."""
+    torch._dynamo.reset()
+    net, x = tiny(name).eval(), torch.rand(2, 1, 16, 16)
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+    weights = [*net.parameters()]
+    expected = torch.autograd.grad(net(x).square().sum(), weights)
+    found = torch.autograd.grad(compiled(x).square().sum(), weights)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4 * max(1.0, float(b.abs().max())))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore")
@@ -353,7 +371,7 @@ BAD = [
     ),
     (
         lambda: fit(X=np.full((8, 8, 8), 200.0)),
-        r"must lie in \[0, 1\]; got minimum 200, maximum 200. Divide by 200",
+        r"must lie in \[0, 1\]; got minimum 200, maximum 200. Divide by 255",
     ),
     (lambda: fit(X=np.full((8, 8, 8), np.nan)), "pixels must be finite"),
     (lambda: fit(X=np.zeros((8, 64))), r"pass X.reshape\(-1, 8, 8\)"),
@@ -363,7 +381,27 @@ BAD = [
     (lambda: fit(ImageClassifier("resnet19")), "no net named 'resnet19'. Closest: 'resnet1"),
     (lambda: fit(ImageClassifier("lenet", width=3)), r"options must be among \[\]; got \['width'\]"),
     (lambda: fit().predict(np.zeros((1, 10, 10))), "images must be 12 x 12; got 10 x 10"),
-    (lambda: fit().predict(np.zeros((1, 3, 12, 12))), "images must have 1 channels; got 3"),
+    (lambda: fit().predict(np.zeros((1, 3, 12, 12))), r"must have 1 channel; got 3 .*grey: X.mean\(1\)"),
+    (
+        lambda: fit(X=np.zeros((8, 3, 12, 12))).predict(np.zeros((1, 12, 12))),
+        r"must have 3 channels; got 1 .*np.repeat\(X, 3, axis=1\)",
+    ),
+    (lambda: fit(X=np.zeros((8, 2, 12, 12))).predict(np.zeros((1, 12, 12))), "2 channels; got 1 .*fitted on"),
+    (lambda: fit().predict([np.zeros((12, 12)), np.zeros((12, 10))]), r"\(12, 12\) .* and \(12, 10\)"),
+    (lambda: fit(X=stripes(8)[0] - 0.5), r"got minimum -0.4.*scale them: \(X - \(-0.4\d*\)\) / 0.9"),
+    (lambda: fit(X=stripes(8)[0] * 15), r"\[0, 1\]; got .*Divide by 1"),
+    (lambda: ImageClassifier().fit(stripes(8)[0], None), "requires y to be passed"),
+    (lambda: fit(y=[0.0, 1.0, np.nan] + [0.0] * 5), "y must be finite; got NaN .*Leave those rows out"),
+    (lambda: fit(y=["a", None, *"bababa"]), "a label for each of 8; got 1 missing, the first at 1"),
+    (lambda: fit(X=np.zeros((8, 12, 12, 3))), r"channels seem to be last: pass X.transpose\(0, 3, 1, 2\)"),
+    (
+        lambda: fit(ImageClassifier("vgg"), np.zeros((8, 1, 9))),
+        "at least 2 x 2; got 1 x 9. Resize them to 2 x 2",
+    ),
+    (lambda: fit(ImageClassifier("resnet"), np.zeros((8, 1, 9))), "at least 2 x 2; got 1 x 9"),
+    (lambda: fit(ImageClassifier("alexnet"), np.zeros((8, 3, 9))), "at least 4 x 4; got 3 x 9"),
+    (lambda: fit(ImageClassifier("inception"), np.zeros((8, 3, 9))), "at least 4 x 4; got 3 x 9"),
+    (lambda: fit(ImageClassifier("densenet"), np.zeros((8, 3, 9))), "at least 4 x 4; got 3 x 9"),
     (
         lambda: fit(ImageClassifier("vit", options={"patch_size": 5})),
         r"patch_size must divide the image's sides \(12 x 12\); got 5 x 5. Use patch_size=4, or pad the images to 15 x 15",
@@ -379,6 +417,10 @@ BAD = [
     (lambda: build("resnet19", (1, 8, 8), 2), "no net named 'resnet19'. Closest: 'resnet1"),
     (lambda: UNet(padding=False, width=1)(torch.zeros(1, 1, 90, 90)), "even sides to be halved; got 39 x 39"),
     (lambda: Segmenter().fit(np.zeros((4, 8, 8)), None), "one mask per image"),
+    (
+        lambda: Segmenter().fit(np.zeros((4, 8, 8)), np.full((4, 8, 8), np.nan)),
+        "every pixel; got NaN for 256",
+    ),
     (
         lambda: Segmenter().fit(np.zeros((4, 8, 8)), np.zeros((4, 8, 9))),
         r"shape \(4, 8, 8\); got shape \(4, 8, 9\)",

@@ -112,7 +112,12 @@ def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
     if not np.isfinite([low, high]).all():  # a NaN or infinity anywhere reaches the minimum or maximum
         raise errors.value(owner, "pixels must be finite", "NaN or infinity")
     if bounded and not (low >= 0 and high <= 1):
-        do = f"Divide by {high:g}." if low >= 0 else "Shift and scale them into [0, 1]."
+        full = 255 if 16 < high <= 255 else high  # a brightest pixel of 200 is still one of 256 levels
+        do = (
+            f"Divide by {full:g}."
+            if low >= 0
+            else f"Shift and scale them: (X - ({low:g})) / {high - low or 1:g}."
+        )
         raise errors.value(owner, "float images must lie in [0, 1]", f"minimum {low:g}, maximum {high:g}", do)
     return images.astype(np.float32) if images.dtype == np.float16 else images
 
@@ -121,7 +126,12 @@ def _check_image_shape(
     shape: tuple[int, ...], owner: str, size: tuple[int, int] | None, channels: int | None
 ) -> None:
     if channels is not None and shape[1] != channels:
-        raise errors.value(owner, f"images must have {channels} channels", f"{shape[1]} (shape {shape})")
+        do = {
+            (3, 1): "Make them grey: X.mean(1).",
+            (1, 3): "Repeat the grey: np.repeat(X, 3, axis=1).",
+        }.get((shape[1], channels), "Pass the channels that the model was fitted on.")
+        must = f"images must have {channels} channel{'s' * (channels > 1)}"
+        raise errors.value(owner, must, f"{shape[1]} (shape {shape})", do)
     if size is not None and shape[2:] != tuple(size):
         got = f"{shape[2]} x {shape[3]} (shape {shape})"
         raise errors.value(owner, f"images must be {size[0]} x {size[1]}", got, "Resize or crop them first.")
@@ -207,13 +217,16 @@ def _check_alike(parts: list[np.ndarray], owner: str, dimension: int | None, voc
     for i, part in filled:
         if part.ndim != model.ndim:
             got = f"shape {model.shape} for sequence {first} and {part.shape} for sequence {i}"
-            raise errors.value(owner, "sequences must be all of integers or all of vectors", got)
+            do = "Pass floats, or integers, throughout."
+            raise errors.value(owner, "sequences must be all of integers or all of vectors", got, do)
         if part.ndim == 2 and part.shape[1] != width:
             must = f"the vectors of every sequence must have dimension {width}"
-            raise errors.value(owner, must, f"{part.shape[1]} in sequence {i}")
+            do = "Give every step the same features, in the same order."
+            raise errors.value(owner, must, f"{part.shape[1]} in sequence {i}", do)
         if part.ndim == 1 and vocabulary is not None and part.max() >= vocabulary:
             must = f"codes must be below the vocabulary size {vocabulary}"
-            raise errors.value(owner, must, f"{part.max()} in sequence {i}")
+            do = "Fit on data with that code, or replace it by one that was fitted."
+            raise errors.value(owner, must, f"{part.max()} in sequence {i}", do)
 
 
 def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: int = 1) -> list[np.ndarray]:
@@ -246,7 +259,8 @@ def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: in
         width = dimension if dimension is not None else (sets[0] if sets else array).shape[1]
         if array.shape[1] != width:
             must = f"the elements of every set must have dimension {width}"
-            raise errors.value(owner, must, f"{array.shape[1]} in set {i}")
+            do = "Give every element the same features, or pad them with zeros."
+            raise errors.value(owner, must, f"{array.shape[1]} in set {i}", do)
         sets.append(_floats(array, f"set {i}", owner))
     return sets
 
@@ -275,8 +289,8 @@ def _floats(array: np.ndarray, what: str, owner: str) -> np.ndarray:
 # ------------------------------------------------------------------------------------------ texts
 
 
-def check_texts(X: Any, owner: str) -> list[str]:
-    """Return documents as a list of strings, or say what is wrong with them.
+def check_texts(X: Any, owner: str, *, filled: bool = True) -> list[str]:
+    """Return documents as a list of strings, or say what is wrong with them; ``filled``: not all may be empty.
 
     >>> check_texts(np.array(["one", "two"]), "LDA")
     ['one', 'two']
@@ -287,6 +301,6 @@ def check_texts(X: Any, owner: str) -> list[str]:
             got = f"{type(text).__name__} at {i}"
             do = "Decode it first." if isinstance(text, bytes) else "Use str() or leave it out."
             raise errors.kind(owner, "every document must be a string", got, do)
-    if not any(text.strip() for text in texts):
+    if filled and not any(text.strip() for text in texts):
         raise errors.value(owner, "some document must have words", f"{len(texts)} empty ones")
     return [str(text) for text in texts]
