@@ -21,6 +21,7 @@ round, and only what (4) has not ruled out.
 
 from __future__ import annotations
 
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ from corollary.engine.learner import Iteration, Metrics, Once, State
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
-GROWTH = 32  # features that join the working set at least, if as many are promising
+GROWTH = 64  # features that join the working set at least, if as many are promising
 SWEEPS = 10_000  # over the working set in one round
 INNER = 0.3  # share of the tolerance that the working set must reach before the rest is looked at
 
@@ -94,19 +95,27 @@ class WorkingSet(Iteration):
         self.y = torch.from_numpy(np.ascontiguousarray(y, np.float64))
         self.look = self.Xt.float() if coarse else self.Xt  # a path looks often enough to pay for the copy
         self.y2 = float(self.y @ self.y) / self.n
-        self.norms = torch.linalg.vector_norm(self.look, dim=1).double()
         self.target = tol * self.y2
         self.inner = INNER * self.target
         self.active = np.zeros(0, np.int64)
         self.w, self.G, self.c = np.zeros(0), np.zeros((0, 0)), np.zeros(0)
         self.level, self.gap = level, np.inf
-        self.gathered = self.Xt[:0]
+        self.room, self.filled = self.Xt.new_empty(0, self.n), 0
         self.kept: Any = None  # features that (4) has not ruled out
+        self.slopes: Any = None  # |g| of those, at the last look
+
+    @cached_property
+    def norms(self) -> torch.Tensor:
+        """Norms of the features; computed when (4) can first rule out anything."""
+        return torch.linalg.vector_norm(self.look, dim=1).double()
 
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
-        self.level, self.converged, self.kept, rounds = level, False, None, 0
+        before, self.level, self.converged, rounds = self.level, level, False, 0
         self.inner = INNER * self.target
+        if self.slopes is not None and self.kept is None:
+            self._foresee(2 * level - before)
+        self.kept = None
         while not self.converged and rounds < self.max_iter:
             self.sweep()
             rounds += 1
@@ -122,9 +131,9 @@ class WorkingSet(Iteration):
         """Descend on the working set, look at all features, and take in those that promise most."""
         if len(self.w):
             _descend(self.G, self.c, self.w, self.y2, self.level, self.inner, SWEEPS)
-        r = self.y - self._rows().T @ torch.from_numpy(self.w)
+        r = self._residual()
         rows = self.look if self.kept is None else self.look[self.kept]
-        g = ((rows @ r.to(rows.dtype)).double() / self.n).abs()
+        g = self.slopes = ((rows @ r.to(rows.dtype)).double() / self.n).abs()
         r2, yr = float(r @ r) / self.n, float(self.y @ r) / self.n
         steepest = float(g.max()) if len(g) else 0.0
         s = min(1.0, self.level / steepest) if steepest > 0 else 1.0
@@ -135,39 +144,64 @@ class WorkingSet(Iteration):
             self._extend(g, s)
         return {"objective": objective, "gap": max(self.gap, 0.0)}
 
+    def _residual(self) -> torch.Tensor:
+        used = np.flatnonzero(self.w)
+        rows = self._rows() if 2 * len(used) > len(self.w) else self._rows()[torch.from_numpy(used)]
+        return self.y - rows.T @ torch.from_numpy(self.w if len(rows) == len(self.w) else self.w[used])
+
     def _extend(self, g: torch.Tensor, s: float) -> None:
+        """Forget what (4) rules out, and take in the features that violate the optimum most."""
         index = torch.arange(self.d) if self.kept is None else self.kept
-        bound = s * g + self.norms[index] * np.sqrt(2 * max(self.gap, 0.0) / self.n)
-        alive = bound >= self.level * (1 - 1e-6)
-        if float(alive.double().mean()) < 0.8:
-            index, g = index[alive], g[alive]
-            self.kept = index
-        known = torch.zeros(self.d, dtype=torch.bool)
-        known[torch.from_numpy(self.active)] = True
-        fresh = ~known[index]
-        index, g = index[fresh], g[fresh]
-        violating = g > self.level * (1 - 1e-6)
-        index, g = index[violating], g[violating]
+        reach = np.sqrt(2 * max(self.gap, 0.0) / self.n)
+        if len(self.G) and np.sqrt(self.n * self.G.diagonal().min()) * reach < self.level:
+            alive = s * g + self.norms[index] * reach >= self.level * (1 - 1e-6)
+            if float(alive.double().mean()) < 0.8:
+                index, g = index[alive], g[alive]
+                self.kept = index
+        index, g = self._unknown(index, g, self.level * (1 - 1e-6))
         if not len(index):
             self.inner *= 0.1  # nothing to add: the working set itself must be more exact
             return
         count = min(len(index), max(GROWTH, int(np.count_nonzero(self.w))))
         self._take_in(index[g.topk(count).indices].sort().values)
 
+    def _foresee(self, threshold: float) -> None:
+        """Take in what the sequential strong rule expects to be needed at the next level."""
+        index, _ = self._unknown(torch.arange(self.d), self.slopes, threshold)
+        if len(index):
+            self._take_in(index)
+
+    def _unknown(
+        self, index: torch.Tensor, g: torch.Tensor, least: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the features outside the working set whose slopes are above ``least``, and those."""
+        fresh = g > least
+        known = torch.zeros(self.d, dtype=torch.bool)
+        known[torch.from_numpy(self.active)] = True
+        fresh &= ~known[index]
+        return index[fresh], g[fresh]
+
     def _take_in(self, new: torch.Tensor) -> None:
-        A, old = self.Xt[new], self._rows()
+        old = self._rows()
+        self.active = np.concatenate([self.active, new.numpy()])
+        A = self._rows()[len(old) :]
         cross, own = (old @ A.T / self.n).numpy(), (A @ A.T / self.n).numpy()
         self.G = np.block([[self.G, cross], [cross.T, own]])
         self.c = np.concatenate([self.c, (A @ self.y / self.n).numpy()])
-        self.active = np.concatenate([self.active, new.numpy()])
         self.w = np.concatenate([self.w, np.zeros(len(new))])
-        self.gathered = torch.cat([old, A])
 
     def _rows(self) -> torch.Tensor:
-        """Return the working set's features as rows; gathered anew only after a resume."""
-        if len(self.gathered) != len(self.active):
-            self.gathered = self.Xt[torch.from_numpy(self.active)]
-        return self.gathered
+        """Return the working set's features as rows, gathering those that are new (all, after a resume)."""
+        wanted = len(self.active)
+        if wanted > len(self.room):
+            room = self.Xt.new_empty(max(2 * wanted, 4 * GROWTH), self.n)
+            room[: self.filled] = self.room[: self.filled]
+            self.room = room
+        if wanted > self.filled:
+            new = torch.from_numpy(self.active[self.filled :])
+            torch.index_select(self.Xt, 0, new, out=self.room[self.filled : wanted])
+            self.filled = wanted
+        return self.room[:wanted]
 
 
 def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=1000):
