@@ -119,12 +119,15 @@ def room_for(owner: str, size: int | Sequence[int], least: int) -> tuple[int, in
 
 
 def initialise(module: nn.Module) -> None:
-    """Draw convolutions so that rectified activations keep their variance (He et al., 2015)."""
+    """Draw convolutions so that rectified activations keep their variance (He et al., 2015), full layers too.
+
+    A smaller output layer would slow the start: averages over maps differ little from image to image.
+    """
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Linear):
-            nn.init.normal_(part.weight, 0, 0.01)
+            nn.init.kaiming_normal_(part.weight, nonlinearity="linear")
             nn.init.zeros_(part.bias)
