@@ -221,9 +221,13 @@ def test_networkx_graphs_list_both_directions_of_an_undirected_edge():
 
 
 def test_features_may_be_whole_numbers_or_sparse():
-    for x in (np.eye(2, dtype=int), sparse.csr_matrix(np.eye(2))):
+    assert check_graph(Graph(np.eye(2, dtype=int), E1), "GCN").x.dtype == np.float32
+    repeated = sparse.csr_matrix((np.ones(3, int), ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
+    forms = (sparse.csr_matrix(np.eye(2)), sparse.coo_array(np.eye(2)), torch.eye(2).to_sparse(), repeated)
+    for x, corner in zip(forms, (1, 1, 1, 2)):
         graph = check_graph(Graph(x, E1), "GCN")
-        assert graph.x.dtype.kind == "f" and graph.x.tolist() == [[1, 0], [0, 1]]
+        assert graph.x.format == "csr" and graph.x.dtype.kind == "f" and graph.x.has_canonical_format
+        assert graph.x.toarray().tolist() == [[corner, 0], [0, 1]] and graph.num_features == 2
 
 
 def test_a_networkx_graph_agrees_with_its_adjacency_matrix():
@@ -248,7 +252,7 @@ E1 = np.array([[0], [1]])
     "graph, options, message",
     [
         (Graph(None, E1), {}, r"must have node features x \(n, d\); got none. Set x"),
-        (Graph(X2, np.array([[0], [2]])), {}, "join nodes 0 to 1; got edge 0 from 0 to 2"),
+        (Graph(X2, np.array([[0], [2]])), {}, "join nodes 0 to 1 .there are 2.; got edge 0 from 0 to 2"),
         (Graph(X2, np.array([[-1], [1]])), {}, "got edge 0 from -1 to 1"),
         (Graph(X2, np.zeros((5, 2), int)), {}, r"shape \(2, E\); got shape \(5, 2\). Pass edge_index.T"),
         (Graph(X2, np.zeros((5, 3), int)), {}, "Row 0 holds the sources"),

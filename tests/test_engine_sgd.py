@@ -1,5 +1,7 @@
 """The gradient learner: exact resume, no leaks of randomness, honest losses, several processes."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -129,6 +131,29 @@ def test_weight_decay_leaves_biases_alone():
     assert learner.n_iter_ == 1
     groups = plain._learner(plain._data(X, Y, None)).optimizer.param_groups
     assert [g["weight_decay"] for g in groups] == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("name, peer, options", [
+    ("adam", "Adam", {}), ("amsgrad", "Adam", {"amsgrad": True}), ("adamw", "AdamW", {}), ("sgd", "SGD", {}),
+])  # fmt: skip
+def test_weight_decay_is_that_of_the_optimiser_of_this_name(name, peer, options):
+    plan = Training(
+        epochs=3, optimizer=name, learning_rate=0.05, weight_decay=0.3, batch_size=120, shuffle=False
+    )
+    model = MLPClassifier((8,), training=plan, random_state=0)
+    learner = model._learner(model._data(X, Y, None))
+    module = copy.deepcopy(learner.module)
+    matrices = [p for p in module.parameters() if p.ndim >= 2]
+    others = [p for p in module.parameters() if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
+    theirs = getattr(torch.optim, peer)(groups, lr=0.05, **options)
+    for _ in range(3):
+        learner.step()
+        theirs.zero_grad()
+        nn.functional.cross_entropy(module(torch.from_numpy(X)), torch.from_numpy(Y)).backward()
+        theirs.step()
+    for ours, wanted in zip(learner.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_clipping_bounds_the_step():

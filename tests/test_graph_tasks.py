@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
+import onnxruntime
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
 import corollary
 from corollary import GraphClassifier, LinkPredictor, NodeClassifier, Training
 from corollary.data import Graph
 from corollary.graphs import split_links
-from corollary.graphs.network import LAYERS
+from corollary.graphs.links import LinkNetwork
+from corollary.graphs.network import LAYERS, GraphNetwork
 from corollary.graphs.sampling import neighbourhood
-from corollary.graphs.whole import Union
+from corollary.graphs.whole import GraphReadout, Union
 from corollary.nn.sparse import sparse
 from corollary.testing import check_estimator
 
@@ -80,6 +85,22 @@ def test_a_union_is_its_graphs_side_by_side():
     )
 
 
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_whole_graphs_and_links_take_sparse_features(layer):
+    graphs, y = shapes(12)
+    rng = np.random.default_rng(0)
+    graphs = [replace(g, x=rng.poisson(0.3, size=(g.num_nodes, 6)).astype(float)) for g in graphs]
+    thin = [replace(g, x=csr_matrix(g.x)) for g in graphs]
+    quick = {**QUICK, "dropout": 0.0, "training": Training(epochs=3)}
+    model = GraphClassifier(layer, **quick)
+    dense = model.fit(graphs, y).predict_proba(graphs)
+    np.testing.assert_allclose(model.fit(thin, y).predict_proba(thin), dense, atol=1e-6)
+    np.testing.assert_allclose(model.fit([*graphs[:5], *thin[5:]], y).predict_proba(thin), dense, atol=1e-6)
+    links = LinkPredictor(layer, **quick)
+    z = links.fit(graphs[0]).transform(graphs[0])
+    np.testing.assert_allclose(links.fit(thin[0]).transform(thin[0]), z, atol=1e-6)
+
+
 def test_labels_may_come_with_the_graphs_and_single_nodes_are_graphs():
     graphs, y = shapes(20)
     model = GraphClassifier(**QUICK).fit(graphs)
@@ -92,11 +113,17 @@ def test_labels_may_come_with_the_graphs_and_single_nodes_are_graphs():
 
 @pytest.mark.parametrize("make, words", [
     (lambda g, y: GraphClassifier().fit([Graph(g[0].x, g[0].edge_index)] * 2), "each graph must have one; got none"),
-    (lambda g, y: GraphClassifier().fit(g, y[:3]), "one entry per sample"),
+    (lambda g, y: GraphClassifier().fit(g, y[:3]), r"one entry per sample \(20\); got 3"),
+    (lambda g, y: GraphClassifier().fit([], []), "at least one graph; got an empty list. Pass a list"),
+    (lambda g, y: GraphClassifier().fit([replace(g[0], edge_index=g[0].edge_index + 50), *g[1:]], y),
+     r"graph 0: edges must join nodes 0 to \d+ \(there are \d+\); got edge 0 from"),
+    (lambda g, y: GraphClassifier().fit([*g, Graph(np.ones((2, 5)), np.zeros((2, 1), int))], [*y, 0]),
+     "every graph must have 2 node features; got 5 in graph 20. Give the nodes"),
     (lambda g, y: GraphClassifier(hidden_layer_sizes=()).fit(g, y), "at least one layer"),
     (lambda g, y: LinkPredictor(hidden_layer_sizes=()).fit(g[0]), "at least one layer"),
     (lambda g, y: LinkPredictor().fit(Graph(g[0].x, g[0].edge_index[:, :0])), "edges to learn from; got none"),
-    (lambda g, y: LinkPredictor(**QUICK).fit(g[0]).score(g[1]), "the graph must have"),
+    (lambda g, y: LinkPredictor(**QUICK).fit(g[0]).score(g[1]), r"must have \d+ nodes; got \d+. Score edges"),
+    (lambda g, y: LinkPredictor(**QUICK).fit(g[0]).link_probability([[0, 99]]), "99"),
     (lambda g, y: split_links(g[0], 1.5), "share between 0 and 1; got 1.5"),
     (lambda g, y: NodeClassifier(neighbours=(3, 3, 3)).fit(g[0], y[: g[0].num_nodes]), "one for each of the 2 layers"),
 ])  # fmt: skip
@@ -135,6 +162,77 @@ def test_link_files_hold_all_of_it(tmp_path):
     model = LinkPredictor(**LinkPredictor._test_params(), random_state=0).fit(communities())
     again = corollary.load(model.save(tmp_path / "links.safetensors"))
     assert np.array_equal(again.link_probability([[0, 1]]), model.link_probability([[0, 1]]))
+
+
+# --- every layer in every task ----------------------------------------------------------------------------
+
+
+def odd(n=9, seed=0):
+    """One-way edges, several between the same nodes, loops, and two nodes without any."""
+    rng = np.random.default_rng(seed)
+    edges = np.concatenate([rng.integers(0, n - 2, size=(2, 12)), [[0, 0, 1, 1, 2], [1, 1, 2, 2, 2]]], axis=1)
+    return Graph(rng.normal(size=(n, 3)).astype(np.float32), edges, np.arange(n) % 2)
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_odd_graphs_are_learned_from(layer):
+    quick = {"hidden_layer_sizes": (4,), "random_state": 0, "training": Training(epochs=2)}
+    lone = Graph(np.ones((1, 3), np.float32), np.empty((2, 0), int), np.array([1]))
+    nodes = NodeClassifier(layer, **quick).fit(odd())
+    assert np.isfinite(nodes.predict_proba(odd())).all() and np.isfinite(nodes.predict_proba(lone)).all()
+    graphs = [odd(seed=0), lone, odd(7, seed=1), Graph(odd().x, np.empty((2, 0), int))]
+    whole = GraphClassifier(layer, **quick).fit(graphs, [0, 1, 0, 1])
+    assert np.isfinite(whole.predict_proba(graphs)).all()
+    links = LinkPredictor(layer, **quick).fit(odd())
+    assert np.isfinite(links.link_probability([[0, 0], [8, 7]])).all()
+    assert np.isfinite(links.transform(lone)).all()
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_the_loss_reaches_every_parameter_of_readouts_and_links(layer):
+    torch.manual_seed(0)
+    g = odd()
+    x, edges = torch.from_numpy(g.x), torch.from_numpy(g.edge_index)
+    owner = torch.tensor([0] * 5 + [1] * 4)
+    readout = GraphReadout((3, 8, 8, 2), layer, activation="tanh")
+    readout(x, edges, None, owner, 2).square().sum().backward()
+    links = LinkNetwork(GraphNetwork((3, 8, 4), layer, activation="tanh"))
+    links(x, edges, None, torch.tensor([[0, 1], [2, 3], [4, 5]])).square().sum().backward()
+    for module in (readout, links):
+        assert all(p.grad is not None and p.grad.any() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    "layer", sorted(set(LAYERS) - {"spectral"})
+)  # whose eigenvectors no program computes
+@pytest.mark.filterwarnings("ignore")  # of the exporter, about its own parts
+def test_networks_of_whole_graphs_can_be_exported(layer, tmp_path):
+    torch.manual_seed(0)
+    g = odd()
+    inputs = (torch.from_numpy(g.x), torch.from_numpy(g.edge_index), None, torch.tensor([0] * 5 + [1] * 4), 2)
+    net = GraphReadout((3, 8, 8, 2), layer).eval()
+    with torch.no_grad():
+        expected = net(*inputs)
+        program = torch.export.export(net, inputs)
+        torch.testing.assert_close(program.module()(*inputs), expected, atol=1e-5, rtol=1e-5)
+        torch.onnx.export(program, (), tmp_path / "net.onnx", verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    tensors = [value.numpy() for value in inputs if isinstance(value, torch.Tensor)]
+    named = dict(zip((slot.name for slot in session.get_inputs()), tensors, strict=True))
+    torch.testing.assert_close(torch.from_numpy(session.run(None, named)[0]), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_graphs_and_links_can_be_learned_by_heart():
+    rng = np.random.default_rng(0)
+    graphs = [odd(seed=seed) for seed in range(24)]
+    y = rng.permutation(np.arange(24) % 2)
+    plan = Training(epochs=200, batch_size=24, learning_rate=0.01)
+    model = GraphClassifier(dropout=0.0, random_state=0, training=plan).fit(graphs, y)
+    assert model.score(graphs, y) > 0.95
+    # With a feature of its own for every node, a ring can be written down edge by edge.
+    ring = np.stack([np.arange(20), (np.arange(20) + 1) % 20])
+    G = Graph(np.eye(20, dtype=np.float32), np.concatenate([ring, ring[::-1]], 1))
+    assert LinkPredictor(random_state=0, training=Training(epochs=300)).fit(G).score(G) > 0.95
 
 
 # --- sampled neighbourhoods ------------------------------------------------------------------------------

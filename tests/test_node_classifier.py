@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import corollary
 from corollary import NodeClassifier, Run, Training
 from corollary.data import Graph
-from corollary.graphs.network import LAYERS
+from corollary.graphs.network import LAYERS, GraphNetwork, shares
+from corollary.nn.sparse import aggregate, features
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
 
@@ -178,6 +181,105 @@ def test_one_batch_can_be_learned_by_heart():
     assert model.fit(Graph(g.x, g.edge_index[:, :0], g.y)).score(Graph(g.x, g.edge_index[:, :0], g.y)) > 0.95
 
 
+# --- sparse features --------------------------------------------------------------------------------------
+
+
+def words(n=60, seed=0, dtype=np.float64):
+    """The two groups with counts of words for features, most of them zero."""
+    g, rng = blocks(n, seed), np.random.default_rng(seed)
+    rates = np.where(g.y[:, None] == np.arange(20) % 2, 0.3, 0.05)
+    return replace(g, x=rng.poisson(rates).astype(dtype))
+
+
+def thin(g, form=sparse.csr_matrix):
+    return replace(g, x=form(g.x))
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+@pytest.mark.parametrize("neighbours", [None, 5])
+def test_sparse_features_are_learned_from_as_dense_ones_are(layer, neighbours):
+    # Without dropout both do the same sums, in another order; double precision keeps them together.
+    if layer == "spectral" and neighbours:
+        pytest.skip("every sample of neighbours has its own eigenvectors: slow, and of no use")
+    plan = Training(epochs=4, batch_size=8 if neighbours else None)
+    model = NodeClassifier(layer, dropout=0.0, neighbours=neighbours, random_state=0, training=plan)
+    dense = model.fit(words()).predict_proba(words())
+    for form in (sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix):
+        assert model.fit(thin(words(), form)).normalized_
+        np.testing.assert_allclose(model.predict_proba(thin(words(), form)), dense, atol=1e-6)
+        np.testing.assert_allclose(model.predict_proba(words()), dense, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_tensors_come_in_and_the_module_takes_them():
+    g = words(dtype=np.float32)
+    x = torch.tensor(g.x)
+    model = NodeClassifier(**SMALL).fit(thin(g))
+    expected = model.predict_proba(g)
+    for form in (x.to_sparse(), x.to_sparse_csr()):
+        data = Data(x=form, edge_index=torch.tensor(g.edge_index), y=torch.tensor(g.y))
+        np.testing.assert_allclose(model.predict_proba(data).numpy(), expected, atol=1e-5)
+        logits = model.module_(form, data.edge_index)
+        np.testing.assert_allclose(logits.detach().softmax(1).numpy(), expected, atol=1e-5)
+
+
+def test_sparse_features_are_never_made_dense(monkeypatch, tmp_path):
+    def refuse(*args, **kwargs):
+        raise AssertionError("made dense")
+
+    for form in (sparse.csr_matrix, sparse.coo_matrix):
+        for name in ("toarray", "todense"):
+            monkeypatch.setattr(form, name, refuse)
+    # As dense numbers these features would take 480 MB, and each of Adam's and autograd's copies again.
+    g, rng = blocks(), np.random.default_rng(0)
+    columns = rng.integers(0, 2 * 10**6, size=(60, 5)) // 2 * 2 + g.y[:, None]
+    entries = (np.ones(300, np.float32), (np.repeat(np.arange(60), 5), columns.ravel()))
+    wide = replace(g, x=sparse.csr_matrix(entries, shape=(60, 2 * 10**6)))
+    model = NodeClassifier(hidden_layer_sizes=(2,), random_state=0, training=Training(epochs=2))
+    with Run(tmp_path, progress=False):
+        assert model.fit(wide).predict_proba(wide).shape == (60, 2)
+
+
+def test_dropout_of_sparse_features_drops_entries_and_scales_the_rest():
+    torch.manual_seed(0)
+    x = features(torch.rand(200, 50).bernoulli().to_sparse())
+    net = GraphNetwork((50, 2), dropout=0.25)
+    dropped = net._dropped(x).weight
+    kept = dropped != 0
+    assert torch.allclose(dropped[kept], torch.tensor(4 / 3))
+    # About 5000 entries: five standard deviations of the share kept are 0.03.
+    assert abs(kept.double().mean().item() - 0.75) < 0.03
+    assert net.eval()._dropped(x).weight.eq(1).all()
+
+
+def test_counts_become_shares_and_only_counts_do():
+    x = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    wanted = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    torch.testing.assert_close(shares(x), wanted)
+    torch.testing.assert_close(aggregate(shares(features(x.to_sparse())), torch.eye(3)), wanted)
+    quick = {**SMALL, "training": Training(epochs=1)}
+    assert NodeClassifier(**quick).fit(words()).normalized_
+    assert not NodeClassifier(**quick).fit(blocks()).normalized_  # negative numbers
+    assert not NodeClassifier(**quick).fit(_with(x=np.ones((60, 2)))).normalized_  # no zeros
+    assert not NodeClassifier(**quick, normalize=False).fit(words()).normalized_
+    model = NodeClassifier(**quick).fit(words())
+    np.testing.assert_allclose(
+        model.predict_proba(replace(words(), x=7 * words().x)), model.predict_proba(words()), atol=1e-6
+    )
+
+
+def test_the_defaults_are_those_of_the_papers():
+    gcn, gat = (NodeClassifier(layer, training=Training(epochs=1)).fit(words()) for layer in ("gcn", "gat"))
+    assert [tuple(p.shape) for p in gcn.module_.parameters()] == [(16,), (16, 20), (2,), (2, 16)]
+    assert gcn.module_.dropout.p == 0.5 and gat.module_.dropout.p == 0.6
+    attention = gat.module_.layers[0].conv
+    assert (attention.heads, attention.out_channels, attention.dropout) == (8, 8, 0.6)
+    assert type(gat.module_.activation).__name__ == "ELU"
+    plan = gcn._plan()
+    assert (plan.optimizer, plan.learning_rate, plan.weight_decay) == ("adam", 0.01, 5e-4)
+    assert gat._plan().learning_rate == 0.005
+
+
 def _with(**changes):
     g = blocks()
     fields = {
@@ -193,12 +295,14 @@ def _with(**changes):
 @pytest.mark.parametrize("graph, error, words", [
     (_with(y=None), ValueError, r"labels must be given as y, or be the graph's y \(60\); got none"),
     (_with(y=np.zeros(60, int)), ValueError, "at least two classes"),
-    (_with(y=np.full(60, -1)), ValueError, "every node of train_mask must have a label; got 20 without one"),
+    (_with(y=np.full(60, -1)), ValueError, r"train_mask \(20\) must have a label; got 20 without one. Take them out"),
     (_with(y=np.arange(3)), ValueError, r"one label per node \(60\); got shape \(3,\)"),
     (_with(y=np.linspace(0, 1, 60)), TypeError, "labels must be classes; got real numbers"),
     (_with(train_mask=np.ones((60, 3), bool)), ValueError, r"train_mask must have shape \(n,\); got shape \(60, 3\)"),
     (_with(x=None), ValueError, "must have node features"),
-    (_with(edge_index=np.array([[0], [60]])), ValueError, "edges must join nodes 0 to 59"),
+    (_with(x=sparse.csr_matrix(np.full((60, 2), np.nan))), ValueError, "node features must be finite"),
+    (_with(x=sparse.csr_matrix(np.ones((59, 2)))), ValueError, r"nodes 0 to 58 \(there are 59\); got edge \d+ from"),
+    (_with(edge_index=np.array([[0], [60]])), ValueError, r"nodes 0 to 59 \(there are 60\); got edge 0 from 0 to 60. Number"),
     ("graph", TypeError, "a graph must have edge_index"),
 ])  # fmt: skip
 def test_bad_graphs_are_named(graph, error, words):

@@ -1,6 +1,7 @@
 """Functions of sets: any size, any order."""
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -112,6 +113,90 @@ def test_pointnet_learns_shapes_and_parts():
     assert tagger.score(X[150:], parts[150:]) > 0.9
 
 
+# --- every set network ------------------------------------------------------------------------------------
+
+NETS = {
+    "sum": lambda: DeepSets(3, 2, (8, 8)),
+    "mean": lambda: DeepSets(3, 2, (8,), pooling="mean"),
+    "max": lambda: DeepSets(3, 2, (8,), pooling="max"),
+    "equivariant": lambda: DeepSets(3, 2, (8,), pooling="max", equivariant=True),
+    "pointnet": lambda: PointNetwork(3, 2, width=4),
+    "pointnet, parts": lambda: PointNetwork(3, 2, width=4, segment=True),
+}
+
+
+def padded(seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(4, 6, 3, generator=g), torch.tensor([6, 1, 3, 4])
+
+
+def first(out):
+    return out[0] if isinstance(out, tuple) else out
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_set_networks_in_other_precisions(name):
+    torch.manual_seed(0)
+    x, sizes = padded()
+    net = NETS[name]().eval()
+    expected = first(net(x, sizes))
+    torch.testing.assert_close(first(net.double()(x.double(), sizes)).float(), expected, atol=1e-5, rtol=1e-5)
+    half = first(net.bfloat16()(x.bfloat16(), sizes))
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), expected, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("name", ["sum", "equivariant", "pointnet", "pointnet, parts"])
+@pytest.mark.filterwarnings("ignore")  # of the exporter, about its own parts
+def test_set_networks_compiled_exported_and_in_onnx_agree(name, tmp_path):
+    torch.manual_seed(0)
+    inputs = padded()
+    net = NETS[name]().eval()
+    with torch.no_grad():
+        expected = first(net(*inputs))
+        compiled = torch.compile(net, backend="eager", fullgraph=True)
+        torch.testing.assert_close(first(compiled(*inputs)), expected)
+        # The number of sets and the size of the largest stay free.
+        sets, size = torch.export.Dim("sets", min=2), torch.export.Dim("size", min=2)
+        shapes = ({0: sets, 1: size}, {0: sets})
+        program = torch.export.export(net, inputs, dynamic_shapes=shapes)
+        torch.testing.assert_close(first(program.module()(*inputs)), expected, atol=1e-5, rtol=1e-5)
+        path = tmp_path / "net.onnx"
+        torch.onnx.export(program, (), path, verbose=False)
+        larger = (torch.cat([inputs[0]] * 2, 1)[:3], torch.tensor([12, 5, 1]))
+        wanted = first(net(*larger))
+    session = onnxruntime.InferenceSession(path)
+    for data, result in ((inputs, expected), (larger, wanted)):
+        named = {slot.name: t.numpy() for slot, t in zip(session.get_inputs(), data, strict=True)}
+        found = torch.from_numpy(session.run(None, named)[0])
+        torch.testing.assert_close(found, result, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [
+    DeepSetsClassifier(random_state=0, training=Training(300, batch_size=24)),
+    DeepSetsRegressor(random_state=0, training=Training(300, batch_size=24)),
+    PointNet(8, dropout=0.0, random_state=0, training=Training(200, batch_size=24, learning_rate=3e-3)),
+], ids=lambda m: type(m).__name__)  # fmt: skip
+def test_one_batch_of_sets_can_be_learned_by_heart(model):
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(m, 3)) for m in rng.integers(3, 9, size=24)]
+    y = rng.permutation(np.arange(24) % 2)
+    assert model.fit(X, y).score(X, y) > 0.95
+
+
+def test_clouds_do_not_depend_on_their_company_or_order():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(m, 3)) for m in rng.integers(1, 30, size=20)]
+    y = [(x[:, 0] > x[:, 0].mean()).astype(int) for x in X]
+    y[0][:] = 1
+    model = PointNetSegmenter(4, training=Training(2), random_state=0).fit(X, y)
+    together = model.predict_proba(X)
+    for x, found in zip(X, together):
+        assert found.shape == (len(x), 2)
+        order = rng.permutation(len(x))
+        np.testing.assert_allclose(model.predict_proba([x[order]])[0], found[order], atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("model", "X", "y", "message"),
     [
@@ -119,7 +204,7 @@ def test_pointnet_learns_shapes_and_parts():
             DeepSetsClassifier(),
             [np.zeros((2, 3)), np.zeros((2, 2))],
             [0, 1],
-            "must have dimension 3; got 2 in set 1",
+            "must have dimension 3; got 2 in set 1. Give every element the same features",
         ),
         (DeepSetsClassifier(()), [np.zeros((2, 3))] * 2, [0, 1], "hidden_layer_sizes must be positive"),
         (PointNet(), [np.zeros((0, 3)), np.zeros((2, 3))], [0, 1], "1 or more elements; got 0 in set 0"),

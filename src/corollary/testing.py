@@ -251,6 +251,35 @@ def check_time_limit(model: Any, X: Any, y: Any) -> None:
         outputs(_fitted(model, X, y), X)
 
 
+def check_order(model: Any, X: Any, y: Any) -> None:
+    """Sets and graphs have no order: with their elements or nodes in another one, a model says the same of each."""
+    if model.input not in ("set", "graph"):
+        return
+    fitted, rng, alone = _fitted(model, X, y), np.random.default_rng(0), hasattr(X, "edge_index")
+    parts = [X] if alone else list(X)
+    orders = [rng.permutation(part.num_nodes if hasattr(part, "edge_index") else len(part)) for part in parts]
+    turned = [_turned(part, order) for part, order in zip(parts, orders)]
+    each = (
+        alone or getattr(model, "role", None) == "tagger"
+    )  # one result per element, else one for all of them
+    before, after = outputs(fitted, X), outputs(fitted, turned[0] if alone else turned)
+    for name, values in before.items():
+        pairs = [(values, after[name])] if alone else list(zip(values, after[name]))
+        for (a, b), order in zip(pairs, orders):
+            expected = np.asarray(a)[order] if each else np.asarray(a)
+            if expected.dtype.kind != "f":  # a class may be a draw between two
+                continue
+            require(np.allclose(expected, b, rtol=1e-4, atol=1e-5), f"{name} must not depend on the order")
+
+
+def _turned(part: Any, order: np.ndarray) -> Any:
+    if not hasattr(part, "edge_index"):
+        return np.asarray(part)[order]
+    from corollary.data import Graph
+
+    return Graph(part.x[order], np.argsort(order)[part.edge_index], edge_weight=part.edge_weight)
+
+
 CHECKS: tuple[Callable[[Any, Any, Any], None], ...] = (
     check_unfitted,
     check_fit_is_repeatable,
@@ -261,6 +290,7 @@ CHECKS: tuple[Callable[[Any, Any, Any], None], ...] = (
     check_history,
     check_failed_fit,
     check_time_limit,
+    check_order,
 )
 
 

@@ -27,7 +27,7 @@ class Graph:
 
     Parameters
     ----------
-    x : ndarray of shape (n, d), optional
+    x : ndarray or scipy sparse matrix of shape (n, d), optional
         Node features.
     edge_index : ndarray of shape (2, E)
         Sources and targets. An undirected edge is listed in both directions.
@@ -43,7 +43,7 @@ class Graph:
         Number of nodes; read from ``x``, else the largest end of an edge decides.
     """
 
-    x: np.ndarray | None
+    x: Any
     edge_index: np.ndarray
     y: Any = None
     edge_weight: np.ndarray | None = None
@@ -101,7 +101,7 @@ def check_graph(
     Returns
     -------
     Graph
-        ``x`` float, ``edge_index`` int64, masks boolean.
+        ``x`` float (CSR if it came sparse), ``edge_index`` int64, masks boolean.
     """
     X = from_networkx(X, owner) if _is_networkx(X) else X
     if not hasattr(X, "edge_index") or X.edge_index is None:
@@ -127,33 +127,56 @@ def check_graphs(X: Any, owner: str, *, features: bool = True, dimension: int | 
         )
     graphs = [check_graph(g, f"{owner}: graph {i}", features=features) for i, g in enumerate(X)]
     if not graphs:
-        raise errors.value(owner, "X must hold at least one graph", "an empty list")
+        do = "Pass a list of corollary.data.Graph, of Data of PyTorch Geometric or of networkx graphs."
+        raise errors.value(owner, "X must hold at least one graph", "an empty list", do)
     width = graphs[0].num_features if dimension is None else dimension
     for i, graph in enumerate(graphs):
         if features and graph.num_features != width:
             must = f"every graph must have {width} node features"
-            raise errors.value(owner, must, f"{graph.num_features} in graph {i}")
+            do = "Give the nodes of all graphs the same features, or pad them with zeros."
+            raise errors.value(owner, must, f"{graph.num_features} in graph {i}", do)
     return graphs
 
 
-def _features(x: Any, owner: str, needed: bool, dimension: int | None) -> np.ndarray | None:
+def _features(x: Any, owner: str, needed: bool, dimension: int | None) -> Any:
     if x is None:
         if needed:
             do = "Set x, for instance to np.eye(n) or to the node degrees."
             raise errors.value(owner, "the graph must have node features x (n, d)", "none", do)
         return None
-    array = as_array(x.toarray() if hasattr(x, "toarray") else x)
+    sparse = _as_csr(x)
+    array = as_array(x) if sparse is None else sparse
     if array.ndim != 2:
         raise errors.value(owner, "node features x must have shape (n, d)", f"shape {array.shape}")
     if array.shape[0] == 0:
         raise errors.value(owner, "the graph must have at least one node", "0 nodes")
     if not np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float32)
-    if not np.isfinite(array).all():
+    if not np.isfinite(array if sparse is None else array.data).all():
         raise errors.value(owner, "node features must be finite", "NaN or infinity", "Impute them first.")
     if dimension is not None and array.shape[1] != dimension:
-        raise errors.value(owner, f"node features must have width {dimension}", f"width {array.shape[1]}")
+        do = "Pass the features that the model was fitted with."
+        raise errors.value(owner, f"node features must have width {dimension}", f"width {array.shape[1]}", do)
     return array
+
+
+def _as_csr(x: Any) -> Any:
+    """Return scipy's or torch's sparse matrix in canonical CSR form, and None for anything else."""
+    if hasattr(x, "tocsr"):
+        matrix = x.tocsr()
+    elif str(getattr(x, "layout", "torch.strided")) != "torch.strided":
+        from scipy.sparse import csr_matrix
+
+        entries = x.detach().cpu().to_sparse_coo().coalesce()
+        matrix = csr_matrix(
+            (as_array(entries.values()), tuple(as_array(entries.indices()))), shape=tuple(x.shape)
+        )
+    else:
+        return None
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
 
 
 def _edges(edge_index: Any, owner: str) -> np.ndarray:
@@ -175,8 +198,9 @@ def _check_range(edges: np.ndarray, n: int, owner: str) -> None:
     bad = np.flatnonzero((edges < 0).any(0) | (edges >= n).any(0))
     if bad.size:
         a, b = edges[:, bad[0]]
-        must = f"edges must join nodes 0 to {n - 1}"
-        raise errors.value(owner, must, f"edge {bad[0]} from {a} to {b}", "Number the nodes from 0.")
+        must = f"edges must join nodes 0 to {n - 1} (there are {n})"
+        do = "Number the nodes from 0, and give x a row for each."
+        raise errors.value(owner, must, f"edge {bad[0]} from {a} to {b}", do)
 
 
 def _targets(y: Any, n: int, owner: str, needed: bool) -> np.ndarray | None:

@@ -298,10 +298,6 @@ class GradientLearner:
             for group, decay in zip(groups, decays)
             if group
         ]
-        if (
-            kind == "Adam" and training.weight_decay
-        ):  # decoupled: the penalty is not rescaled by the gradients
-            return optim.create("adamw", options, lr=training.learning_rate), flat
         return optim.create(training.optimizer, options, lr=training.learning_rate), flat
 
     def _vectors(self) -> list[Tensor]:

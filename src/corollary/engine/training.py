@@ -53,7 +53,9 @@ class Training(BaseEstimator):  # type: ignore[misc]
     batch_size : int, optional
         Samples per update. Larger batches have less noise and fewer updates.
     weight_decay : float, optional
-        Decay of matrices towards zero (biases and gains are left alone).
+        Decay of matrices towards zero (biases and gains are left alone); more regularises more. "adamw" and
+        "muon" shrink them by ``learning_rate * weight_decay`` of their size at each update, every other optimiser adds
+        ``weight_decay`` times the matrix to its gradient: the penalty ``weight_decay / 2 * sum of squares``.
     clip_norm : float, optional
         Largest norm of a gradient; a longer one is shortened to it.
     average : float or "polyak", optional

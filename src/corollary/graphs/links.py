@@ -41,7 +41,7 @@ class LinkNetwork(nn.Module):
         self.network = network
         self.offset = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, pairs: Tensor) -> Tensor:
+    def forward(self, x: Any, edge_index: Tensor, edge_weight: Tensor | None, pairs: Tensor) -> Tensor:
         """Return the logits of pairs (m, 2) of nodes."""
         return self.compare(self.network(x, edge_index, edge_weight), pairs)
 
@@ -149,7 +149,10 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         check_is_fitted(self)
         graph = check_graph(X, type(self).__name__, features=False)
         if graph.num_nodes != self.shape_[0]:
-            raise value(type(self).__name__, f"the graph must have {self.shape_[0]} nodes", graph.num_nodes)
+            do = "Score edges that were held out of the fitted graph, as split_links gives them."
+            raise value(
+                type(self).__name__, f"the graph must have {self.shape_[0]} nodes", graph.num_nodes, do
+            )
         joined = graph.edge_index.T
         absent = _absent(graph, len(joined), self._rng())
         truth = np.repeat([1, 0], [len(joined), len(absent)])
@@ -158,7 +161,8 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     def _learner(self, data: Data) -> Any:
         graph, run = data.X, current()
         if graph.num_edges == 0:
-            raise value(type(self).__name__, "the graph must have edges to learn from", "none")
+            do = "Edges are what is learned; to classify nodes without them use NodeClassifier."
+            raise value(type(self).__name__, "the graph must have edges to learn from", "none", do)
         self.shape_ = (graph.num_nodes, graph.num_nodes)
         self._graph = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
         tensors = self._graph

@@ -4,6 +4,8 @@ r"""Stacks of graph layers, which the node, graph and link estimators share.
     H^0 = X, \qquad H^\ell = \phi(\mathrm{conv}_\ell(\mathrm{drop}(H^{\ell-1}), E)), \qquad \ell = 1, \dots, L, \tag{1}
 
 the last layer without :math:`\phi`. A layer changes with the nodes' order as the nodes do, and so does the stack.
+Counts of words are first divided by their sum over each node, :math:`x_{ij} / \sum_k |x_{ik}|` (2). Sparse features stay
+sparse: only their entries are divided and dropped, and the first layer multiplies them with its weights.
 """
 
 from __future__ import annotations
@@ -11,12 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from corollary.errors import unknown
 from corollary.nn.activations import activation as activation_of
+from corollary.nn.sparse import Sparse, features
 
-__all__ = ["LAYERS", "GraphNetwork"]
+__all__ = ["LAYERS", "GraphNetwork", "shares"]
+
+
+def shares(x: Tensor | Sparse) -> Tensor | Sparse:
+    """Divide each row by the sum of its sizes, eq. 2; a row of zeros stays one."""
+    if not isinstance(x, Sparse):
+        return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    sums = x.weight.new_zeros(x.shape[0]).index_add(0, x.target, x.weight.abs())
+    return x.reweighted(x.weight / sums.clamp_min(torch.finfo(x.dtype).tiny)[x.target])
 
 
 def _gcn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
@@ -94,6 +106,8 @@ class GraphNetwork(nn.Module):
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.0
         Share of each layer's input dropped while training.
+    normalize : bool, default=False
+        Whether each node's features are divided by their sum, eq. 2.
     **options
         ``heads`` of "gat", ``order`` (terms) of "cheb", ``aggr`` of "mpnn", ``weighted`` if edges have weights.
     """
@@ -105,6 +119,7 @@ class GraphNetwork(nn.Module):
         *,
         activation: str = "relu",
         dropout: float = 0.0,
+        normalize: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -117,9 +132,16 @@ class GraphNetwork(nn.Module):
         )
         self.activation = activation_of(activation)
         self.dropout = nn.Dropout(dropout)
+        self.normalize = normalize
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Return the output of the last layer for every node, eq. 1."""
+    def forward(self, x: Any, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Return the output of the last layer for every node, eq. 1; ``x`` may be a sparse tensor."""
+        x = features(x)
+        x = shares(x) if self.normalize else x
         for i, layer in enumerate(self.layers):
-            x = layer(self.dropout(x if i == 0 else self.activation(x)), edge_index, edge_weight)
+            x = layer(self._dropped(x if i == 0 else self.activation(x)), edge_index, edge_weight=edge_weight)
         return x
+
+    def _dropped(self, x: Any) -> Any:
+        """Drop entries; those of sparse features that are zero need no draw, since dropping them changes nothing."""
+        return x.reweighted(self.dropout(x.weight)) if isinstance(x, Sparse) else self.dropout(x)

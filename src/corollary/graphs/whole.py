@@ -23,9 +23,10 @@ from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.graphs.network import GraphNetwork
-from corollary.graphs.nodes import BaseGraphEstimator
+from corollary.graphs.nodes import BaseGraphEstimator, stacked
 from corollary.nn.activations import activation as activation_of
 from corollary.nn.message import reduce
+from corollary.nn.sparse import ranges
 
 __all__ = ["GraphClassifier", "GraphReadout", "Union"]
 
@@ -44,7 +45,7 @@ class Union:
     """
 
     def __init__(self, graphs: list[Graph], device: Any, dtype: torch.dtype) -> None:
-        self.x = as_tensor(np.concatenate([g.x for g in graphs])).to(device, dtype)
+        self.x = stacked([g.x for g in graphs], device, dtype)
         self.edges = as_tensor(np.concatenate([g.edge_index for g in graphs], axis=1)).to(device)
         self.weight = None
         if any(g.edge_weight is not None for g in graphs):
@@ -53,21 +54,14 @@ class Union:
         self.nodes = torch.tensor([g.num_nodes for g in graphs], device=device)
         self.sizes = torch.tensor([g.num_edges for g in graphs], device=device)
 
-    def take(self, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor, int]:
+    def take(self, graphs: Tensor) -> tuple[Any, Tensor, Tensor | None, Tensor, int]:
         """Return features, edges, weights and the owner of each node of the union of some of the graphs."""
         nodes, edges = self.nodes[graphs], self.sizes[graphs]
-        rows, owner = _ranges(self.nodes.cumsum(0)[graphs] - nodes, nodes)
-        which, of = _ranges(self.sizes.cumsum(0)[graphs] - edges, edges)
+        rows, owner = ranges(self.nodes.cumsum(0)[graphs] - nodes, nodes)
+        which, of = ranges(self.sizes.cumsum(0)[graphs] - edges, edges)
         shifted = self.edges[:, which] + (nodes.cumsum(0) - nodes)[of]
         weight = None if self.weight is None else self.weight[which]
         return self.x[rows], shifted, weight, owner, len(graphs)
-
-
-def _ranges(begin: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers of all ranges, one after the other, and which range each is of."""
-    owner = torch.repeat_interleave(torch.arange(len(length), device=length.device), length)
-    before = length.cumsum(0) - length
-    return torch.arange(len(owner), device=length.device) - before[owner] + begin[owner], owner
 
 
 class GraphReadout(nn.Module):
@@ -111,7 +105,7 @@ class GraphReadout(nn.Module):
         self.scale = 1 / size if readout == "sum" else 1.0
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, owner: Tensor, n: int
+        self, x: Any, edge_index: Tensor, edge_weight: Tensor | None, owner: Tensor, n: int
     ) -> Tensor:
         """Return the outputs of each of ``n`` graphs; ``owner`` says which one a node belongs to."""
         h = self.activation(self.network(x, edge_index, edge_weight))

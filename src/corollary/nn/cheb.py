@@ -12,13 +12,15 @@ same polynomial with its sparse products in the width of the output.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.errors import value
 from corollary.nn.gcn import check_flow, linear
-from corollary.nn.sparse import Sparse, aggregate, check_edges, remember
+from corollary.nn.sparse import Sparse, aggregate, check_edges, features, project, remember
 
 __all__ = ["ChebConv", "laplacian", "scaled_laplacian"]
 
@@ -151,7 +153,7 @@ class ChebConv(nn.Module):
         Parameters
         ----------
         x : tensor of shape (..., n, in_channels)
-            Node features.
+            Node features; a sparse (n, in_channels) stays sparse.
         edge_index : tensor of int64 of shape (2, E)
             Sources and targets.
         edge_weight : tensor of shape (E,), optional
@@ -165,7 +167,7 @@ class ChebConv(nn.Module):
         -------
         tensor of shape (..., n, out_channels)
         """
-        K = len(self.lins)
+        x, K = features(x), len(self.lins)
         if K == 1:
             out = self.lins[0](x)
         else:
@@ -175,8 +177,8 @@ class ChebConv(nn.Module):
                 product = aggregate(L, h)
                 return product if diagonal is None else torch.addcmul(product, diagonal, h)
 
-            narrow = self.out_channels < x.shape[-1] and not isinstance(self.lins[0], nn.LazyLinear)
-            out = self._clenshaw(x, apply) if narrow else self._forward(x, apply)
+            narrow = self.out_channels < x.shape[-1] or isinstance(x, Sparse)
+            out = self._clenshaw(self._terms(x), apply) if narrow else self._forward(x, apply)
         return out if self.bias is None else out + self.bias
 
     def _forward(self, x: Tensor, apply) -> Tensor:  # type: ignore[no-untyped-def]
@@ -187,8 +189,13 @@ class ChebConv(nn.Module):
             out = out + lin(now)
         return out
 
-    def _clenshaw(self, x: Tensor, apply) -> Tensor:  # type: ignore[no-untyped-def]
-        terms = F.linear(x, torch.cat([lin.weight for lin in self.lins])).split(self.out_channels, -1)
+    def _terms(self, x: Any) -> Sequence[Tensor]:
+        """Return X W_k^T for every k."""
+        if isinstance(self.lins[0], nn.LazyLinear):
+            return [lin(x) for lin in self.lins]
+        return project(x, torch.cat([lin.weight for lin in self.lins])).split(self.out_channels, -1)
+
+    def _clenshaw(self, terms: Sequence[Tensor], apply) -> Tensor:  # type: ignore[no-untyped-def]
         now, after = terms[-1].contiguous(), None
         for term in terms[-2:0:-1]:
             step = torch.add(term, apply(now), alpha=2.0)

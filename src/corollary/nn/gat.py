@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from corollary.errors import value
 from corollary.nn.gcn import check_flow, linear
-from corollary.nn.sparse import COMPILED, Sparse, check_edges, remember
+from corollary.nn.sparse import COMPILED, Sparse, check_edges, ends, remember
 
 __all__ = ["GATConv", "attend"]
 
@@ -45,7 +45,7 @@ def attend(
         The edges.
     x : tensor of shape (n, heads, d)
         Transformed features of the sources.
-    at_source, at_target : tensor of shape (n, heads)
+    at_source, at_target : tensors of shape (n, heads) and (m, heads)
         What each node adds to a score as source and as target.
     extra : tensor of shape (E, heads), optional
         What each edge adds.
@@ -56,7 +56,7 @@ def attend(
 
     Returns
     -------
-    (tensor of shape (n, heads, d), tensor of shape (E, heads))
+    (tensor of shape (m, heads, d), tensor of shape (E, heads))
     """
     fused = x.device.type == "cpu" and x.dtype in COMPILED and not torch.compiler.is_compiling()
     if fused and not torch.onnx.is_in_onnx_export():
@@ -147,12 +147,14 @@ def _array(t: Tensor) -> np.ndarray:
 class GATConv(nn.Module):
     """Mix each node's features with its neighbours', each by an attention weight.
 
-    Arguments, state dict and results are those of ``torch_geometric.nn.GATConv`` (for one kind of nodes).
+    Arguments, state dict and results are those of ``torch_geometric.nn.GATConv``.
 
     Parameters
     ----------
-    in_channels, out_channels : int
-        Widths, the latter per head; ``in_channels=-1`` takes it from the first input.
+    in_channels : int or (int, int)
+        Width of the input; a pair for sources and targets of two kinds; -1 takes it from the first input.
+    out_channels : int
+        Width of the output, per head.
     heads : int, default=1
         How many attentions side by side.
     concat : bool, default=True
@@ -165,8 +167,8 @@ class GATConv(nn.Module):
         Whether every node attends to itself too.
     edge_dim : int, optional
         Width of edge features, where there are any.
-    fill_value : float or {"mean", "add", "min", "max"}, default="mean"
-        Edge features of the self-loops: a number, or a statistic of the edges that enter the node.
+    fill_value : float, tensor or {"mean", "add", "min", "max"}, default="mean"
+        Edge features of the self-loops: given, or a statistic of the edges that enter the node.
     bias : bool, default=True
         Whether a bias is added.
     residual : bool, default=False
@@ -195,7 +197,7 @@ class GATConv(nn.Module):
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         heads: int = 1,
         concat: bool = True,
@@ -203,7 +205,7 @@ class GATConv(nn.Module):
         dropout: float = 0.0,
         add_self_loops: bool = True,
         edge_dim: int | None = None,
-        fill_value: float | str = "mean",
+        fill_value: float | Tensor | str = "mean",
         bias: bool = True,
         residual: bool = False,
         *,
@@ -212,31 +214,31 @@ class GATConv(nn.Module):
     ) -> None:
         super().__init__()
         check_flow("GATConv", flow, aggr)
-        if not isinstance(fill_value, int | float) and fill_value not in REDUCTIONS:
+        if isinstance(fill_value, str) and fill_value not in REDUCTIONS:
             raise value(
                 "GATConv", f"fill_value must be a number or one of {sorted(REDUCTIONS)}", repr(fill_value)
             )
-        self.in_channels, self.out_channels, self.heads, self.concat = (
-            in_channels,
-            out_channels,
-            heads,
-            concat,
-        )
+        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.concat = concat
         self.negative_slope, self.dropout, self.flow = negative_slope, dropout, flow
         self.add_self_loops, self.edge_dim, self.fill_value = add_self_loops, edge_dim, fill_value
-        self.lin = linear(in_channels, heads * out_channels)
+        shared = isinstance(in_channels, int)
+        of_source, of_target = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
+        self.lin = linear(of_source, heads * out_channels) if shared else None
+        self.lin_src = None if shared else linear(of_source, heads * out_channels)
+        self.lin_dst = None if shared else linear(of_target, heads * out_channels)
         self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
         self.lin_edge = None if edge_dim is None else linear(edge_dim, heads * out_channels)
         self.att_edge = None if edge_dim is None else nn.Parameter(torch.empty(1, heads, out_channels))
         width = heads * out_channels if concat else out_channels
-        self.res = linear(in_channels, width) if residual else None
+        self.res = linear(of_target, width) if residual else None
         self.bias = nn.Parameter(torch.empty(width)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new weights."""
-        for layer in (self.lin, self.lin_edge, self.res):
+        for layer in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if layer is not None:
                 layer.reset_parameters()
         for vector in (self.att_src, self.att_dst, self.att_edge):
@@ -247,24 +249,24 @@ class GATConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
+        x: Any,
         edge_index: Tensor,
         edge_attr: Tensor | None = None,
-        size: Any = None,
+        size: tuple[int, int] | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
         """Return eq. 1 for every node.
 
         Parameters
         ----------
-        x : tensor of shape (n, in_channels)
-            Node features.
+        x : tensor of shape (n, in_channels), or a pair of tensors
+            Node features, dense or sparse; a pair holds those of sources and of targets (None: they have none).
         edge_index : tensor of int64 of shape (2, E)
             Sources and targets.
         edge_attr : tensor of shape (E, edge_dim), optional
             Edge features; used if ``edge_dim`` was given.
-        size : None
-            For torch_geometric's signature only.
+        size : (int, int), optional
+            Number of sources and of targets.
         return_attention_weights : bool, optional
             Whether (edges, weights) are returned too, self-loops included.
 
@@ -272,69 +274,92 @@ class GATConv(nn.Module):
         -------
         tensor of shape (n, heads * out_channels), or (n, out_channels) if heads are averaged
         """
-        if not isinstance(x, Tensor) or x.ndim != 2:
-            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-            raise value("GATConv", "x must be one tensor of shape (n, in_channels)", got)
-        n = x.shape[0]
-        check_edges(edge_index, n, "GATConv")
-        matrix, kept = self._edges(edge_index, n)
-        h = self.lin(x).view(n, self.heads, self.out_channels)
-        extra = self._edge_scores(edge_attr, kept, matrix, n)
+        left, right, counts = ends("GATConv", x, size, self.flow)
+        if len(left.shape) != 2:
+            must = "x must be one tensor of shape (n, in_channels), or a pair of them"
+            raise value("GATConv", must, f"shape {tuple(left.shape)}")
+        check_edges(edge_index, counts, "GATConv")
+        matrix, kept = self._edges(edge_index, counts)
+        h, at_source, at_target = self._scores(left, right, counts[1])
+        extra = self._edge_scores(edge_attr, kept, matrix, min(counts))
         keep = None
         if self.training and self.dropout > 0:
             keep = F.dropout(h.new_ones(len(matrix.source), self.heads), self.dropout)
-        scores = ((h * self.att_src).sum(-1), (h * self.att_dst).sum(-1))
-        out, alpha = attend(matrix, h, *scores, extra, keep, self.negative_slope)
+        out, alpha = attend(matrix, h, at_source, at_target, extra, keep, self.negative_slope)
         out = out.flatten(1) if self.concat else out.mean(1)
-        out = out if self.res is None else out + self.res(x)
+        out = out if self.res is None or right is None else out + self.res(right)
         out = out if self.bias is None else out + self.bias
         if not return_attention_weights:
             return out
-        ends = (
-            (matrix.source, matrix.target)
-            if self.flow == "source_to_target"
-            else (matrix.target, matrix.source)
-        )
-        return out, (torch.stack(ends), alpha if keep is None else alpha * keep)
+        both = (matrix.source, matrix.target)
+        edges = torch.stack(both if self.flow == "source_to_target" else both[::-1])
+        return out, (edges, alpha if keep is None else alpha * keep)
 
-    def _edges(self, edge_index: Tensor, n: int) -> tuple[Sparse, Tensor | None]:
+    def _scores(self, left: Any, right: Any, targets: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sources' features by head, and what sources and targets add to the scores."""
+
+        def heads(lin: Any, x: Any) -> Tensor:
+            return lin(x).view(-1, self.heads, self.out_channels)
+
+        h = heads(self.lin_src if self.lin is None else self.lin, left)
+        at_source = (h * self.att_src).sum(-1)
+        if right is None:
+            return h, at_source, h.new_zeros(targets, self.heads)
+        shared = right is left and self.lin is not None
+        at = h if shared else heads(self.lin_dst if self.lin is None else self.lin, right)
+        return h, at_source, (at * self.att_dst).sum(-1)
+
+    def _edges(self, edge_index: Tensor, counts: tuple[int, int]) -> tuple[Sparse, Tensor | None]:
         """Return the matrix with one self-loop per node, and which of the given edges are in it (None: all)."""
 
         def make() -> tuple[Sparse, Tensor | None]:
             edges = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
             kept = None
             if self.add_self_loops:
+                n = min(counts)
                 loops = torch.arange(n, device=edges.device).expand(2, n)
                 if not torch.compiler.is_compiling():  # there, no shape may depend on the data
                     kept = edges[0] != edges[1]
                     edges = edges[:, kept]
                 edges = torch.cat([edges, loops], 1)
-            return Sparse(edges[0].clone(), edges[1].clone(), (n, n)), kept
+            return Sparse(edges[0].clone(), edges[1].clone(), counts[::-1]), kept
 
-        return remember(edge_index, None, ("gat", n, self.add_self_loops, self.flow), make)
+        return remember(edge_index, None, ("gat", counts, self.add_self_loops, self.flow), make)
 
     def _edge_scores(
         self, edge_attr: Tensor | None, kept: Tensor | None, matrix: Sparse, n: int
     ) -> Tensor | None:
-        if edge_attr is None or self.lin_edge is None:
-            if not (self.add_self_loops and torch.compiler.is_compiling()):
-                return None
-            given = (matrix.source == matrix.target) & (
-                torch.arange(len(matrix.source)) < len(matrix.source) - n
-            )
-            return torch.where(given, -torch.inf, 0.0)[:, None]  # loops that were given count no more
-        edge_attr = edge_attr[:, None] if edge_attr.ndim == 1 else edge_attr
-        if kept is not None:
-            edge_attr = edge_attr[kept]
-            edge_attr = torch.cat([edge_attr, self._fill(edge_attr, matrix.target[: len(edge_attr)], n)])
-        edges = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
-        return (edges * self.att_edge).sum(-1)
+        """Return what the edges add to the scores; loops that were given count no more, but for ours."""
+        given = None
+        if self.add_self_loops and kept is None:
+            place = torch.arange(len(matrix.source), device=matrix.source.device)
+            given = (matrix.source == matrix.target) & (place < len(place) - n)
+        scores = None
+        if edge_attr is not None and self.lin_edge is not None:
+            edge_attr = edge_attr[:, None] if edge_attr.ndim == 1 else edge_attr
+            edge_attr = edge_attr if kept is None else edge_attr[kept]
+            if self.add_self_loops:
+                target = matrix.target[: len(edge_attr)]
+                target = (
+                    target if given is None else torch.where(given[: len(target)], matrix.shape[0], target)
+                )
+                edge_attr = torch.cat([edge_attr, self._fill(edge_attr, target, matrix.shape[0])[:n]])
+            edges = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
+            scores = (edges * self.att_edge).sum(-1)
+        if given is None:
+            return scores
+        shut = torch.where(given, -torch.inf, 0.0).to(self.att_src.dtype)[:, None]
+        return shut if scores is None else scores + shut
 
     def _fill(self, edge_attr: Tensor, target: Tensor, n: int) -> Tensor:
-        """Return the features of the self-loops."""
-        fill = edge_attr.new_zeros(n, edge_attr.shape[1])
-        if isinstance(self.fill_value, int | float):
+        """Return the features of the self-loops; an edge to node n is none."""
+        fill = edge_attr.new_zeros(n + 1, edge_attr.shape[1])
+        if not isinstance(self.fill_value, str):
             return fill + self.fill_value
+        if self.fill_value in ("add", "mean"):  # by sums: ONNX has no mean over places
+            fill = fill.index_add(0, target, edge_attr)
+            count = fill.new_zeros(n + 1).index_add(0, target, torch.ones_like(edge_attr[:, 0]))
+            return fill if self.fill_value == "add" else fill / count.clamp_min(1)[:, None]
         where = target[:, None].expand_as(edge_attr)
         return fill.scatter_reduce(0, where, edge_attr, REDUCTIONS[self.fill_value], include_self=False)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
-from corollary.nn.sparse import Sparse, aggregate, check_edges, remember
+from corollary.nn.sparse import Sparse, aggregate, check_edges, features, project, remember
 
 __all__ = ["GCNConv", "GlorotLinear", "gcn_norm", "self_loops"]
 
@@ -68,6 +68,10 @@ class GlorotLinear(nn.Linear):
         """Draw new weights."""
         nn.init.xavier_uniform_(self.weight)
 
+    def forward(self, x: Any) -> Tensor:
+        """Map features, dense or sparse."""
+        return project(x, self.weight)
+
 
 class LazyGlorotLinear(nn.LazyLinear):
     """The same, with its input width taken from the first input."""
@@ -81,6 +85,10 @@ class LazyGlorotLinear(nn.LazyLinear):
         """Draw new weights, once there are any."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Any) -> Tensor:
+        """Map features, dense or sparse."""
+        return project(x, self.weight)
 
 
 def linear(n_in: int, n_out: int) -> nn.Module:
@@ -181,7 +189,7 @@ class GCNConv(nn.Module):
         Parameters
         ----------
         x : tensor of shape (..., n, in_channels)
-            Node features.
+            Node features; a sparse (n, in_channels) stays sparse.
         edge_index : tensor of int64 of shape (2, E)
             Sources and targets.
         edge_weight : tensor of shape (E,), optional
@@ -191,10 +199,11 @@ class GCNConv(nn.Module):
         -------
         tensor of shape (..., n, out_channels)
         """
+        x = features(x)
         matrix = self._first or self._matrix(edge_index, edge_weight, x.shape[-2], x.dtype)
         if self.cached:
             self._first = matrix
-        if x.shape[-1] < self.out_channels:
+        if x.shape[-1] < self.out_channels and not isinstance(x, Sparse):
             out = self.lin(aggregate(matrix, x))
         else:
             out = aggregate(matrix, self.lin(x))

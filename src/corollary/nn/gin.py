@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from corollary.errors import value
 from corollary.nn.gcn import check_flow
-from corollary.nn.sparse import aggregate, check_edges, sparse
+from corollary.nn.sparse import Sparse, aggregate, check_edges, ends, project, sparse
 
 __all__ = ["GINConv"]
 
@@ -42,7 +42,7 @@ class GINConv(nn.Module):
     Notes
     -----
     A call costs O(E d) and one call of the network, for d the smaller of its first two widths. Unlike
-    torch_geometric's, ``forward`` also takes ``edge_weight``, which multiplies the messages.
+    torch_geometric's, ``forward`` also takes ``edge_weight``, which multiplies the messages, and sparse ``x``.
 
     References
     ----------
@@ -86,24 +86,55 @@ class GINConv(nn.Module):
                 layer.reset_parameters()
         self.eps.data.fill_(self.initial_eps)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Return eq. 1 for every node: (n, d) -> (n, d')."""
-        check_edges(edge_index, x.shape[-2], "GINConv")
-        matrix = sparse(edge_index, x.shape[-2], edge_weight, self.flow)
+    def forward(
+        self,
+        x: Any,
+        edge_index: Tensor,
+        size: tuple[int, int] | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Return eq. 1 for every node.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, d), or a pair of tensors
+            Node features, dense or sparse; a pair holds those of sources and of targets (None: they have none).
+        edge_index : tensor of int64 of shape (2, E)
+            Sources and targets.
+        size : (int, int), optional
+            Number of sources and of targets.
+        edge_weight : tensor of shape (E,), optional
+            Weights of the messages.
+
+        Returns
+        -------
+        tensor of shape (n, d')
+        """
+        left, right, counts = ends("GINConv", x, size, self.flow)
+        check_edges(edge_index, counts, "GINConv")
+        matrix = sparse(edge_index, counts, edge_weight, self.flow)
         first, rest = _first_layer(self.nn)
-        if first is None or first.out_features >= first.in_features:
-            return self.nn(self._sum(matrix, x))
-        out = self._sum(matrix, F.linear(x, first.weight))
+        thin = isinstance(left, Sparse)
+        if thin and first is None:
+            must = "sparse features need a network that begins with torch.nn.Linear"
+            raise value("GINConv", must, type(self.nn).__name__)
+        if first is None or (first.out_features >= first.in_features and not thin):
+            return self.nn(self._sum(matrix, left, right))
+        mapped = project(left, first.weight)
+        own = mapped if right is left else right if right is None else project(right, first.weight)
+        out = self._sum(matrix, mapped, own)
         out = out if first.bias is None else out + first.bias
         for layer in rest:
             out = layer(out)
         return out
 
-    def _sum(self, matrix: Any, x: Tensor) -> Tensor:
+    def _sum(self, matrix: Sparse, x: Tensor, own: Tensor | None) -> Tensor:
         around = aggregate(matrix, x)
+        if own is None:
+            return around
         if self.eps.device.type == "cpu" and not (self.eps.requires_grad or torch.compiler.is_compiling()):
-            return torch.add(around, x, alpha=1.0 + self.eps.item())
-        return torch.addcmul(around, 1.0 + self.eps, x)
+            return torch.add(around, own, alpha=1.0 + self.eps.item())
+        return torch.addcmul(around, 1.0 + self.eps, own)
 
 
 def _first_layer(network: nn.Module) -> tuple[nn.Linear | None, list[nn.Module]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
-from corollary.nn.sparse import check_edges
+from corollary.nn.sparse import check_edges, features, project
 
 __all__ = ["MPNNConv", "MessagePassing", "reduce"]
 
@@ -24,8 +24,13 @@ REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "amax", "min": 
 
 def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add") -> Tensor:
     """Put the messages (E, ...) of each of n targets together: (n, ...); a target without any gets zeros."""
-    if how in ("add", "sum"):
-        return messages.new_zeros(n, *messages.shape[1:]).index_add(0, target, messages)
+    if how in ("add", "sum", "mean"):
+        total = messages.new_zeros(n, *messages.shape[1:]).index_add(0, target, messages)
+        if how != "mean":
+            return total
+        # By sums: ONNX has no mean over places, and its exporter writes another one.
+        count = messages.new_zeros(n).index_add(0, target, messages.new_ones(len(messages)))
+        return total / count.clamp_min(1).reshape(-1, *[1] * (messages.ndim - 1))
     where = target.reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
     out = messages.new_zeros(n, *messages.shape[1:])
     return out.scatter_reduce(0, where, messages, REDUCTIONS[how], include_self=False)
@@ -92,8 +97,9 @@ class MessagePassing(nn.Module):
             What ``message`` and ``update`` take; a pair (sources, targets) for two kinds of nodes.
         """
         sources, targets = size or self._sizes(given)
-        check_edges(edge_index, max(sources, targets), type(self).__name__)
-        source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+        forward = self.flow == "source_to_target"
+        check_edges(edge_index, (sources, targets) if forward else (targets, sources), type(self).__name__)
+        source, target = edge_index if forward else edge_index.flip(0)
         inputs = {name: self._argument(name, given, source, target) for name in self._names}
         out = reduce(self.message(**inputs), target, targets, self.aggr)
         return self.update(out, **{name: given[name] for name in self._update_names})
@@ -117,7 +123,9 @@ class MessagePassing(nn.Module):
             stem = name[:-2]
             if name.endswith(("_i", "_j")) and given.get(stem) is not None:
                 held = given[stem]
-                return (len(held[0]), len(held[1])) if isinstance(held, tuple) else (len(held), len(held))
+                parts = held if isinstance(held, tuple) else (held, held)
+                known = [len(part) for part in parts if part is not None]
+                return (known[0], known[-1])  # as many targets as sources, where only these have features
         must = "propagate must be told size=, or be given something that message takes by node"
         raise value(type(self).__name__, must, sorted(given))
 
@@ -150,8 +158,13 @@ class MPNNConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return eq. 1 for every node: (n, in_channels) -> (n, out_channels)."""
-        ends = (self.at_source(x), self.at_target(x))  # linear in each end, so computed once per node
-        return self.own(x) + self.mix(self.propagate(edge_index, h=ends, edge_weight=edge_weight))
+        x = features(x)
+        # Linear in each end, so computed once per node.
+        at_source, at_target, own = (
+            project(x, lin.weight, lin.bias) for lin in (self.at_source, self.at_target, self.own)
+        )
+        h = (at_source, at_target)
+        return own + self.mix(self.propagate(edge_index, h=h, edge_weight=edge_weight))
 
     def message(self, h_i: Tensor, h_j: Tensor, edge_weight: Tensor | None) -> Tensor:
         """Return the rectified sum of both ends' terms, times the edge's weight."""

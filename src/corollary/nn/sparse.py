@@ -8,6 +8,9 @@ per target. Aggregation and its derivatives are three operations that are each o
     (A_w^\top g)_j = \sum_{e:\, s_e = j} w_e\, g_{t_e}, \qquad
     \partial \mathcal L / \partial w_e = g_{t_e} \cdot x_{s_e}. \tag{1}
 
+A sparse table of features is such a matrix too, with one row per node and one column per feature, so that
+:math:`X W^\top` is the product (1) of :math:`X` with the columns of :math:`W`.
+
 The edges are sorted by target and by source once (CSR of the matrix and of its transpose) and kept for
 as long as the tensor they came from lives, so that training pays for it in the first epoch only.
 A product costs :math:`O(E d)` and is summed in a fixed order.
@@ -22,12 +25,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from corollary.errors import kind, value
 
-__all__ = ["Sparse", "aggregate", "remember", "sparse"]
+__all__ = ["Sparse", "aggregate", "features", "project", "ranges", "remember", "sparse"]
 
 BLOCKS = 64  # pieces of equal work per product; more balance better, fewer cost less
 COMPILED = (torch.float32, torch.float64)
@@ -40,6 +44,7 @@ class Compressed(NamedTuple):
     index: np.ndarray  # (E,)
     edge: Tensor  # (E,)
     bounds: np.ndarray  # rows at which the blocks of equal work begin
+    sorted: bool  # whether the edges were in this order from the first
 
 
 class Sparse:
@@ -62,7 +67,33 @@ class Sparse:
         self.target = target
         self.shape = shape
         self.weight = weight
-        self._kept: dict[Any, Any] = {}
+        self._kept: dict[Any, Any] = {}  # of the places only: shared by matrices that differ in their entries
+        self._entries: dict[Any, Tensor] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the entries."""
+        return torch.get_default_dtype() if self.weight is None else self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+        return self.source.device
+
+    def reweighted(self, weight: Tensor) -> Sparse:
+        """Return the matrix with other entries in the same places."""
+        other = Sparse(self.source, self.target, self.shape, weight)
+        other._kept = self._kept
+        return other
+
+    def __getitem__(self, rows: Tensor) -> Sparse:
+        """Return the matrix of some of the rows."""
+        layout = self.compressed(False)
+        start = torch.from_numpy(layout.start).long().to(self.device)
+        which, target = ranges(start[rows], (start[1:] - start[:-1])[rows])
+        edge = layout.edge.to(self.device)[which]
+        weight = None if self.weight is None else self.weight[edge]
+        return Sparse(self.source[edge], target, (len(rows), self.shape[1]), weight)
 
     def compressed(self, transposed: bool) -> Compressed:
         """Return the CSR form of the matrix or of its transpose."""
@@ -80,33 +111,91 @@ class Sparse:
         bounds = np.searchsorted(start, np.linspace(0, order.size, BLOCKS + 1)[1:-1])
         bounds = np.concatenate([[0], np.minimum(bounds, n), [n]]).astype(np.int64)
         index = columns.cpu().numpy()[order].astype(integer)
-        return Compressed(start.astype(integer), index, torch.from_numpy(order), bounds)
+        already = bool((np.diff(order) == 1).all())
+        return Compressed(start.astype(integer), index, torch.from_numpy(order), bounds, already)
 
     def entries(self, transposed: bool, dtype: torch.dtype) -> Tensor | None:
         """Return the weights in the order of the CSR form; kept if they are constant."""
         if self.weight is None:
             return None
-        key = ("entries", transposed, dtype)
-        if key in self._kept:
-            return self._kept[key]
-        order = self.compressed(transposed).edge.to(self.weight.device)
-        found = self.weight.detach().to(dtype)[order]
+        key = (transposed, dtype)
+        if key in self._entries:
+            return self._entries[key]
+        layout, found = self.compressed(transposed), self.weight.detach().to(dtype)
+        if not layout.sorted:
+            found = found[layout.edge.to(found.device)]
         if not self.weight.requires_grad:
-            self._kept[key] = found
+            self._entries[key] = found
         return found
 
 
 def sparse(
-    edge_index: Tensor, n: int, weight: Tensor | None = None, flow: str = "source_to_target"
+    edge_index: Tensor,
+    n: int | tuple[int, int],
+    weight: Tensor | None = None,
+    flow: str = "source_to_target",
 ) -> Sparse:
-    """Return the n x n matrix of the edges; the sorted form of the same tensor is made only once."""
+    """Return the matrix of the edges between n nodes, or from n[0] to n[1] others.
+
+    The sorted form of the same tensor is made only once.
+    """
+    sources, targets = (n, n) if isinstance(n, int) else n
 
     def make() -> Sparse:
         source, target = edge_index if flow == "source_to_target" else edge_index.flip(0)
         # Copies: a view would keep edge_index alive, and the memory of it with it.
-        return Sparse(source.clone(), target.clone(), (n, n), weight)
+        return Sparse(source.clone(), target.clone(), (targets, sources), weight)
 
     return remember(edge_index, weight, ("plain", n, flow), make)
+
+
+def ends(owner: str, x: Any, size: tuple[int, int] | None, flow: str) -> tuple[Any, Any, tuple[int, int]]:
+    """Return the features of sources and of targets, and how many there are of each.
+
+    ``x`` is one table for both, or a pair; the second of a pair may be None, and ``size`` then says how many
+    targets there are (as many as sources if it does not).
+    """
+    if not isinstance(x, tuple | list):
+        x = features(x)
+        return x, x, (x.shape[-2], x.shape[-2])
+    if flow != "source_to_target":
+        raise value(owner, "a pair of features needs flow='source_to_target'", repr(flow), "Flip edge_index.")
+    if len(x) != 2:
+        raise value(owner, "x must be one tensor, or a pair for sources and targets", f"{len(x)} tensors")
+    left, right = features(x[0]), features(x[1])
+    sources, targets = size or (left.shape[-2], left.shape[-2] if right is None else right.shape[-2])
+    for name, part, n in (("sources", left, sources), ("targets", right, targets)):
+        if part is not None and part.shape[-2] != n:
+            raise value(owner, f"size says {n} {name}, so x must have as many rows", part.shape[-2])
+    return left, right, (sources, targets)
+
+
+def features(x: Any) -> Any:
+    """Return node features as the layers compute with them: a sparse torch tensor becomes a :class:`Sparse`."""
+    if not isinstance(x, Tensor) or x.layout == torch.strided:
+        return x
+
+    def make() -> Sparse:
+        entries = x.detach().to_sparse_coo().coalesce()
+        rows, columns = entries.indices()
+        return Sparse(columns, rows, tuple(x.shape), entries.values())  # type: ignore[arg-type]
+
+    return remember(x, None, "features", make)
+
+
+def project(x: Tensor | Sparse, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x W^T + b; sparse features stay sparse, and so does their part in the gradient of W."""
+    if not isinstance(x, Sparse):
+        return F.linear(x, weight, bias)
+    out = aggregate(x, weight.T)
+    return out if bias is None else out + bias
+
+
+def ranges(begin: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the numbers of all ranges, one after the other, and which range each is of."""
+    owner = torch.repeat_interleave(torch.arange(len(length), device=length.device), length)
+    before = length.cumsum(0) - length
+    return torch.arange(len(owner), device=length.device) - before[owner] + begin[owner], owner
 
 
 def aggregate(matrix: Sparse, x: Tensor) -> Tensor:
@@ -245,8 +334,11 @@ def remember(edge_index: Tensor, weight: Tensor | None, options: Any, make: Call
     return found[2]
 
 
-def check_edges(edge_index: Any, n: int, owner: str) -> None:
-    """Raise unless the edges are a (2, E) tensor of integers between 0 and n - 1; checked once per tensor."""
+def check_edges(edge_index: Any, n: int | tuple[int, int], owner: str) -> None:
+    """Raise unless the edges are a (2, E) tensor of integers that number nodes; checked once per tensor.
+
+    There are n nodes, or n[0] for the first row and n[1] for the second.
+    """
     if torch.compiler.is_compiling() or torch.onnx.is_in_onnx_export():
         return
     if not isinstance(edge_index, Tensor) or edge_index.dtype not in (torch.int64, torch.int32):
@@ -259,8 +351,15 @@ def check_edges(edge_index: Any, n: int, owner: str) -> None:
     remember(edge_index, None, ("checked", n), lambda: _check_range(edge_index, n, owner))
 
 
-def _check_range(edge_index: Tensor, n: int, owner: str) -> bool:
-    if edge_index.numel() and not (0 <= int(edge_index.min()) and int(edge_index.max()) < n):
-        got = f"{int(edge_index.min())} to {int(edge_index.max())}"
-        raise value(owner, f"edges must join nodes 0 to {n - 1} (x has {n} rows)", got)
+def _check_range(edge_index: Tensor, n: int | tuple[int, int], owner: str) -> bool:
+    parts = (
+        [("", edge_index, n)]
+        if isinstance(n, int)
+        else list(zip((" of sources", " of targets"), edge_index, n))
+    )
+    for what, row, count in parts:
+        if row.numel() and not (0 <= int(row.min()) and int(row.max()) < count):
+            must = f"edges must join nodes 0 to {count - 1} (x{what} has {count} rows)"
+            do = "Number the nodes from 0, or give x a row for each."
+            raise value(owner, must, f"{int(row.min())} to {int(row.max())}", do)
     return True

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
-from corollary.nn.sparse import check_edges, remember
+from corollary.nn.sparse import Sparse, check_edges, features, project, remember
 
 __all__ = ["SpectralConv", "fourier_basis", "hats"]
 
@@ -108,17 +108,21 @@ class SpectralConv(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the filtered features, eq. 1: (n, in_channels) -> (n, out_channels)."""
+        x = features(x)
         n = x.shape[0]
         check_edges(edge_index, n, "SpectralConv")
         rank = self.rank if self.rank is not None else min(n, DENSE)
 
         def make() -> tuple[Tensor, Tensor]:
             frequency, vectors = fourier_basis(edge_index, edge_weight, n, rank)
-            return hats(frequency, self.knots).to(x), vectors.to(x)
+            return hats(frequency, self.knots).to(x.device, x.dtype), vectors.to(x.device, x.dtype)
 
         filters, U = remember(
             edge_index, edge_weight, ("spectral", n, rank, self.knots, x.dtype, x.device), make
         )
-        spectrum = U.T @ x  # (r, in)
-        out = U @ torch.einsum("rk,ri,koi->ro", filters, spectrum, self.weight)
+        if isinstance(x, Sparse):  # the weights first, so that only their output is moved to the spectrum
+            spectrum = (U.T @ project(x, self.weight.flatten(0, 1))).unflatten(1, self.weight.shape[:2])
+            out = U @ torch.einsum("rk,rko->ro", filters, spectrum)
+        else:
+            out = U @ torch.einsum("rk,ri,koi->ro", filters, U.T @ x, self.weight)
         return out if self.bias is None else out + self.bias

@@ -24,12 +24,16 @@ from torch import Tensor, nn
 
 from corollary.base import Classifier, Data, as_tensor
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
+from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.nn.deep_sets import set_pool
+from corollary.sequences.common import in_batches
 from corollary.sets.common import BaseSets
 
 __all__ = ["PointNet", "PointNetSegmenter", "PointNetwork", "TNet"]
+
+POINTS = 2**14  # points predicted at a time
 
 
 def _shared(widths: Sequence[int]) -> nn.Sequential:
@@ -131,19 +135,27 @@ class _BasePointNet(BaseSets):
         )
         return net.to(getattr(torch, self.dtype_))
 
-    def _centred(self, sets: list[np.ndarray]) -> Ragged:
+    def _centred(self, sets: list[np.ndarray], device: Any = None) -> Ragged:
         """Return clouds with their centre at 0 and their farthest point at 1, as the published data have them."""
-        centred = [part - part.mean(0) for part in sets]
-        radii = (float(np.sqrt((part**2).sum(1)).max()) for part in centred)
-        return self._ragged([part / (r or 1.0) for part, r in zip(centred, radii)])
+        flat, sizes = np.concatenate(sets), np.array([len(part) for part in sets])
+        starts = np.cumsum(sizes) - sizes
+        flat = flat - np.repeat(np.add.reduceat(flat, starts) / sizes[:, None], sizes, axis=0)
+        radii = np.sqrt(np.maximum.reduceat((flat**2).sum(1), starts))
+        flat /= np.repeat(np.where(radii > 0, radii, 1.0), sizes)[:, None]
+        place = {
+            "device": current().device if device is None else device,
+            "dtype": getattr(torch, self.dtype_),
+        }
+        return Ragged(torch.from_numpy(flat).to(**place), torch.from_numpy(sizes))
 
     def _probabilities(self, X: list[np.ndarray]) -> list[np.ndarray]:
-        data, out = self._centred(X), [np.empty(0)] * len(X)
-        device = next(self.module_.parameters()).device
+        data = self._centred(X, next(self.module_.parameters()).device)
+        out: list[Any] = [None] * len(X)
         with torch.inference_mode():
-            for row in range(len(X)):  # clouds are large: one at a time costs little, and pads nothing
-                x, _ = data.padded(torch.tensor([row]))
-                out[row] = self.module_(x.to(device))[0].softmax(-1)[0].cpu().numpy()
+            for rows, x, lengths in in_batches(data, POINTS):
+                found = self.module_(x, lengths)[0].softmax(-1).cpu().numpy()
+                for row, part, m in zip(rows.tolist(), found, lengths.tolist()):
+                    out[row] = part[:m] if self._segment else part
         return out
 
 

