@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from corollary import errors
 
-__all__ = ["as_given", "as_tensor", "check_count", "check_target", "digest", "to_numpy"]
+__all__ = ["as_given", "as_tensor", "check_complete", "check_count", "check_target", "digest", "to_numpy"]
 
 
 def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
@@ -47,7 +47,7 @@ def _crc(value: Any, seed: int) -> int:
     if hasattr(value, "indptr"):
         return _crc((value.data, value.indices, value.indptr), seed)
     if hasattr(value, "edge_index"):
-        return _crc([np.asarray(value.x), np.asarray(value.edge_index)], seed)
+        return _crc([value.x, value.edge_index], seed)
     array = np.asarray(value)
     seed = zlib.crc32(f"{array.dtype}{array.shape}".encode(), seed)
     flat = array.reshape(-1)[:: max(1, array.size // 65536)]
@@ -65,10 +65,22 @@ def check_target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> 
     y = y if multi_output and y.ndim == 2 else column_or_1d(y, warn=True)
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(y) != rows:
-        raise errors.value(name, f"y must have one entry per sample ({rows})", len(y))
+        do = "Leave out the samples without one." if len(y) < rows else "Drop what belongs to no sample."
+        raise errors.value(name, f"y must have one entry per sample ({rows})", len(y), do)
+    check_complete(name, y)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise errors.value(name, "y must be finite", "NaN or infinity in Input y", "Leave those rows out.")
     return np.asarray(y)
+
+
+def check_complete(owner: str, y: np.ndarray) -> None:
+    """Raise if labels of mixed type have a None or a NaN among them."""
+    if y.dtype == object:
+        absent = [i for i, label in enumerate(y.ravel()) if label is None or label is np.nan]
+        if absent:
+            got = f"{len(absent)} missing, the first at {absent[0]}"
+            must = f"y must have a label for each of {y.size}"
+            raise errors.value(owner, must, got, "Leave those out.")
 
 
 def to_numpy(X: Any) -> Any:
