@@ -5,10 +5,18 @@ import pytest
 import torch
 from torch import nn
 
+import corollary
 from corollary import SequenceClassifier, SequenceForecaster, SequenceTagger, Training
 from corollary.engine.ragged import Ragged, RaggedBatches, bucketed, padding_mask
 from corollary.engine.sgd import epoch_order
-from corollary.sequences.network import CELLS, SequenceEncoder, SequenceNetwork, pool, reverse_padded
+from corollary.sequences.network import (
+    CELLS,
+    RECURRENT,
+    SequenceEncoder,
+    SequenceNetwork,
+    pool,
+    reverse_padded,
+)
 from corollary.theory.recurrence import gradient_flow, state_jacobians, vanishing_bound
 
 torch.set_num_threads(1)
@@ -108,28 +116,46 @@ def test_one_direction_never_looks_ahead(cell):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_every_parameter_gets_a_gradient_in_every_type(cell, dtype):
+def test_no_gradient_leaks_from_the_padding(cell):
     torch.manual_seed(0)
-    net = SequenceNetwork(5, 2, cell, hidden_size=6, n_layers=2, bidirectional=True, embedding_size=4).to(
-        dtype
-    )
-    out = net(torch.randint(0, 5, (3, 6)), torch.tensor([6, 4, 2]))
-    assert out.dtype == dtype
-    out.square().sum().backward()
-    for name, p in net.named_parameters():
-        assert p.grad is not None and (p.grad != 0).any(), name
+    net = SequenceNetwork(3, 2, cell, hidden_size=6, n_layers=2, bidirectional=True).double()
+    x, lengths = Ragged.of(ragged([7, 2, 5]), torch.float64).padded(torch.arange(3))
+    (grad,) = torch.autograd.grad(net(x.requires_grad_(), lengths).square().sum(), x)
+    inside = padding_mask(lengths, 7)
+    assert (grad[~inside] == 0).all() and (grad[inside] != 0).any(-1).all()
 
 
-def test_truncation_cuts_gradients_and_not_states():
+@pytest.mark.parametrize("cell", RECURRENT)
+def test_truncation_cuts_gradients_and_not_states(cell):
     torch.manual_seed(0)
-    net = SequenceEncoder(2, 4, "lstm", 2, truncation=3)
+    net = SequenceEncoder(2, 4, cell, 2, truncation=3)
     x = torch.randn(1, 8, 2, requires_grad=True)
     torch.testing.assert_close(net.train()(x), net.eval()(x))
     (cut,) = torch.autograd.grad(net.train()(x)[0, 5].sum(), x)
     (full,) = torch.autograd.grad(net.eval()(x)[0, 5].sum(), x)
     assert (cut[0, :3] == 0).all() and (full[0, :3] != 0).any()
     torch.testing.assert_close(cut[0, 3:], full[0, 3:])
+
+
+@pytest.mark.parametrize("cell", RECURRENT)
+def test_truncation_is_an_option_of_the_estimator(cell):
+    X, y = [np.arange(8), np.arange(8)[::-1]] * 4, [0, 1] * 4
+    model = SequenceClassifier(cell, hidden_size=6, truncation=3, training=Training(1), random_state=0)
+    net = model.fit(X, y).module_.train()
+    net(torch.arange(8)[None]).sum().backward()  # code t stands at step t; cuts are before 3 and 6
+    reached = (net.inputs.weight.grad != 0).any(1)
+    assert reached.tolist() == [False] * 6 + [True] * 2
+    whole = SequenceNetwork(8, 2, cell, hidden_size=6, embedding_size=32)
+    whole.load_state_dict(net.state_dict())
+    torch.testing.assert_close(net(torch.arange(8)[None]), whole(torch.arange(8)[None]))  # states go on
+
+
+def test_truncated_training_learns_what_lies_after_the_cut():
+    rng = np.random.default_rng(0)
+    X = [rng.integers(0, 4, size=rng.integers(2, 9)) for _ in range(48)]
+    y = [int(x[-1] % 2) for x in X]
+    model = SequenceClassifier("gru", hidden_size=16, truncation=3, training=MARKED, random_state=0)
+    assert model.fit(X, y).score(X, y) > 0.95
 
 
 def test_reversal_and_pooling_by_hand():
@@ -140,20 +166,6 @@ def test_reversal_and_pooling_by_hand():
     assert pool(x, lengths, "mean")[:, 0].tolist() == [1.5, 4.5]
     assert pool(x, lengths, "max")[:, 0].tolist() == [3, 5]
     assert pool(torch.cat([x, x], 2), lengths, "last", backward=1).tolist() == [[3, 0], [5, 4]]
-
-
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.filterwarnings("ignore")
-def test_export_to_onnx(cell, tmp_path):
-    ort = pytest.importorskip("onnxruntime")
-    torch.manual_seed(0)
-    net = SequenceNetwork(3, 2, cell, hidden_size=4, n_layers=2, bidirectional=True).eval()
-    x = torch.randn(2, 6, 3)
-    torch.onnx.export(net, (x,), tmp_path / "net.onnx", dynamo=False, input_names=["x"])
-    session = ort.InferenceSession(tmp_path / "net.onnx")
-    (found,) = session.run(None, {"x": x.numpy()})
-    # float32 through other kernels
-    np.testing.assert_allclose(found, net(x).detach(), atol=1e-5)
 
 
 # --- estimators -------------------------------------------------------------------------------------------
@@ -175,6 +187,16 @@ def test_one_batch_can_be_overfitted(cell):
         cell, hidden_size=16, n_layers=2, training=Training(80, learning_rate=0.01), random_state=0
     )
     assert model.fit(X, y).score(X, y) == 1.0
+
+
+def test_ids_of_the_catalog_lead_to_the_real_thing():
+    both, deep = corollary.create("birnn"), corollary.create("deep-rnn", n_layers=4)
+    assert (both.cell, both.bidirectional, both.n_layers) == ("rnn", True, 1)
+    assert (deep.cell, deep.bidirectional, deep.n_layers) == ("rnn", False, 4)
+    X, y = first_decides(12)
+    deep = corollary.create("deep-rnn", hidden_size=5, training=Training(1), random_state=0).fit(X, y)
+    assert deep.module_.encoder.cell.num_layers == 3
+    assert both.set_params(training=Training(1)).fit(X, y).module_.encoder.cell.bidirectional
 
 
 def test_classes_of_new_sequences():
@@ -247,16 +269,56 @@ def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
 @pytest.mark.parametrize(
     ("model", "X", "y", "message"),
     [
-        (SequenceClassifier(), [[1, 2], []], [0, 1], "length 0 for sequence 1"),
-        (SequenceClassifier(), [[1, 2], [[1.0, 2.0]]], [0, 1], "all of integers or all of vectors"),
-        (SequenceClassifier(), [[1, 2]], [0, 1], "one entry per sample"),
+        (
+            SequenceClassifier(),
+            [[1, 2], []],
+            [0, 1],
+            "length 1 or more; got length 0 for sequence 1. Leave it",
+        ),
+        (SequenceClassifier(), ["ab", ""], [0, 1], "length 1 or more; got length 0 for sequence 1. Leave it"),
+        (SequenceClassifier(), [], [], "at least one of the sequences; got an empty list"),
+        (
+            SequenceClassifier(),
+            [[1, 2], [[1.0, 2.0]]],
+            [0, 1],
+            "all of integers or all of vectors.*Pass floats",
+        ),
+        (
+            SequenceClassifier(),
+            [[[1.0, 2.0]], [[1.0]]],
+            [0, 1],
+            "dimension 2; got 1 in sequence 1. Give every",
+        ),
+        (SequenceClassifier(), [[-1, 2], [1]], [0, 1], "codes from 0 .*minimum -1. Pass floats"),
+        (SequenceClassifier(), [[1.0, np.nan], [1.0]], [0, 1], "sequence 0 must be finite; got NaN"),
+        (SequenceClassifier(), [[1, 2]], [0, 1], r"one entry per sample \(1\); got 2. Drop"),
+        (SequenceClassifier(), [[1], [2]], [0], r"one entry per sample \(2\); got 1. Leave out"),
+        (SequenceClassifier(), [[1], [2]], None, "requires y"),
+        (SequenceClassifier(), [[1], [2], [3]], ["a", None, "b"], "each of 3; got 1 missing, the first at 1"),
+        (SequenceClassifier(), [[1], [2], [3]], [0, np.nan, 1], "y must be finite; got NaN"),
         (SequenceClassifier(), [[1], [2]], [1, 1], "at least two classes"),
         (SequenceClassifier("lru", truncation=3), [[1], [2]], [0, 1], "truncation needs a recurrent cell"),
         (SequenceClassifier(truncation=3, bidirectional=True), [[1], [2]], [0, 1], "bidirectional=True"),
-        (SequenceTagger(), [[1, 2], [3]], [[0, 1]], "one label sequence per sequence"),
-        (SequenceTagger(), [[1, 2], [3]], [[0, 1], [0, 0]], "sequence 1 has 1 steps"),
+        (
+            SequenceTagger(),
+            [[1, 2], [3]],
+            [[0, 1]],
+            r"one label sequence per sequence \(2\); got 1. Leave out",
+        ),
+        (
+            SequenceTagger(),
+            [[1, 2], [3]],
+            [[0, 1], [0, 0]],
+            r"sequence 1 has 1 steps.*shape \(2,\). Give the",
+        ),
+        (SequenceTagger(), [[1, 2], [3]], [["a", None], ["b"]], "each of 3; got 1 missing, the first at 1"),
         (SequenceTagger(), [[1, 2], [3]], [[1, 1], [1]], "at least two classes"),
-        (SequenceTagger(), [[1, 2], [3]], None, "list of label sequences"),
+        (
+            SequenceTagger(),
+            [[1, 2], [3]],
+            None,
+            r"list of label sequences, one per sequence \(2\); got NoneType",
+        ),
         (SequenceForecaster(), [[1, 2], [3]], None, "real numbers"),
         (SequenceForecaster(), [[1.0, 2.0], [3.0]], None, "2 steps or more"),
     ],
@@ -270,13 +332,19 @@ def test_bad_questions_are_named():
     model = SequenceClassifier(hidden_size=4, training=Training(1), random_state=0).fit(
         [[0, 1], [2, 3]], [0, 1]
     )
-    with pytest.raises(ValueError, match="below the vocabulary size 4; got 9"):
-        model.predict([[9]])
+    with pytest.raises(
+        ValueError, match="below the vocabulary size 4; got 9 in sequence 1. Fit on data with"
+    ):
+        model.predict([[1], [9]])
+    with pytest.raises(ValueError, match="length 1 or more; got length 0 for sequence 1"):
+        model.predict([[1], []])
     with pytest.raises(ValueError, match="of integers, as in fit; got strings"):
         model.predict(["ab"])
     series = SequenceForecaster(hidden_size=4, training=Training(1), random_state=0).fit([[0.0, 1.0, 2.0]])
     with pytest.raises(ValueError, match="score needs at least two"):
         series.score([[1.0]])
+    with pytest.raises(ValueError, match="dimension 1; got 2 in sequence 0. Give every step the same"):
+        series.predict([[[1.0, 2.0]]])
 
 
 # --- gradients through time -------------------------------------------------------------------------------

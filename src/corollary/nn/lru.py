@@ -122,7 +122,8 @@ class LRU(nn.Module):
 
     Notes
     -----
-    O(t n d) for the maps and O(t n) for the scan, against O(t d^2) *one after another* for a recurrent cell.
+    O(t n d) for the maps and O(t n) for the scan, against O(t d^2) *one after another* for a recurrent cell. An exported
+    graph holds the log2(t) sweeps of its example: export with the longest sequence that will come.
 
     References
     ----------

@@ -17,6 +17,7 @@ _WHERE = {
     "SequenceTagger": "tagger",
     "TextCNN": "textcnn",
     "WaveNet": "wavenet",
+    "bleu": "scoring",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

@@ -44,7 +44,8 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
     dropout : float, default=0.0
         Share of activations dropped at random while training; more regularises more.
     truncation : int, optional
-        Let gradients flow back over at most so many steps: saves memory on long sequences, learns no longer ties.
+        Let gradients flow back over at most so many steps, for recurrent cells that read one way: steadier on long
+        sequences, but longer ties are not learned. States go on from piece to piece.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional

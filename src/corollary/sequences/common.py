@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from corollary.base import GradientTrained
 from corollary.data.kinds import check_sequences
-from corollary.engine.ragged import Ragged
+from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
@@ -25,14 +25,15 @@ STEPS = 16384  # padded steps evaluated at a time where no gradient is needed
 NAMES = {"string": "strings", "code": "integers", "vector": "vectors"}
 
 
-def in_batches(data: Ragged, steps: int = STEPS) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield (rows, padded, lengths) over sequences of like lengths, longest first."""
+def in_batches(data: Ragged | RaggedBatches, steps: int = STEPS) -> Iterator[tuple[Tensor, ...]]:
+    """Yield (rows, padded, lengths, ...) over sequences of like lengths, longest first."""
+    batch = data.padded if isinstance(data, Ragged) else data.batch
     order = torch.argsort(data.lengths, descending=True, stable=True)
     begin = 0
     while begin < len(order):
         longest = max(1, int(data.lengths[order[begin]]))
         rows = order[begin : begin + max(1, steps // longest)]
-        yield rows, *data.padded(rows)
+        yield rows, *batch(rows)
         begin += len(rows)
 
 
@@ -52,8 +53,9 @@ class BaseSequence(GradientTrained):
         if reset:
             self._learn_kind(kind, parts)
         elif kind != self.kind_:
-            raise value(owner, f"sequences must be of {NAMES[self.kind_]}, as in fit", f"{NAMES[kind]}")
-        return [self._codes(part) for part in parts] if kind == "string" else parts
+            must = f"sequences must be of {NAMES[self.kind_]}, as in fit"
+            raise value(owner, must, NAMES[kind], "Prepare them as those that were fitted.")
+        return self._codes(parts) if kind == "string" else parts
 
     def _learn_kind(self, kind: str, parts: list[Any]) -> None:
         self.kind_ = kind
@@ -68,10 +70,10 @@ class BaseSequence(GradientTrained):
         else:
             self.n_codes_ = int(max(part.max() for part in parts)) + 1
 
-    def _codes(self, text: str) -> np.ndarray:
+    def _codes(self, texts: list[str]) -> list[np.ndarray]:
         """Return 1 + position in the alphabet; 0 for a character that fit has not seen."""
         known = {c: i + 1 for i, c in enumerate(self.alphabet_)}
-        return np.array([known.get(c, 0) for c in text], dtype=np.int64)
+        return [np.array([known.get(c, 0) for c in text], dtype=np.int64) for text in texts]
 
     def _ragged(self, parts: list[np.ndarray], device: Any = None) -> Ragged:
         dtype = getattr(torch, self.dtype_) if self.kind_ == "vector" else torch.int64

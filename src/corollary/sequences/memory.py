@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from corollary.base import Classifier, Data, GradientTrained, as_tensor
 from corollary.data.kinds import check_texts
+from corollary.engine.ragged import Ragged
 from corollary.engine.training import Training
 from corollary.errors import kind
 from corollary.sequences import words
@@ -197,15 +198,16 @@ class MemoryNetwork(Classifier, GradientTrained):
 
     def _tensors(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         """Return facts (n, f, w), latest first, and questions (n, w), padded with 0."""
-        stories = [words.encode(_lines(text), self.vocabulary_, "word") for text in texts]
-        f = max(1, *(min(len(story) - 1, self.n_facts) for story in stories))
-        w = max(1, *(len(line) for story in stories for line in story))
-        facts, question = np.zeros((len(texts), f, w), np.int64), np.zeros((len(texts), w), np.int64)
-        for i, story in enumerate(stories):
-            question[i, : len(story[-1])] = story[-1]
-            for j, line in enumerate(story[-2::-1][: self.n_facts]):
-                facts[i, j, : len(line)] = line
-        return torch.from_numpy(facts), torch.from_numpy(question)
+        stories = [_lines(text) for text in texts]
+        codes = words.encode([line for story in stories for line in story], self.vocabulary_, "word")
+        lines, _ = Ragged.of(codes).padded(torch.arange(len(codes)))
+        counts = np.array([len(story) for story in stories])
+        age = np.repeat(np.cumsum(counts), counts) - np.arange(len(codes)) - 1  # 0 is the question
+        story = np.repeat(np.arange(len(texts)), counts)
+        kept = age <= self.n_facts
+        found = torch.zeros(len(texts), 1 + max(1, int(age[kept].max())), lines.shape[1], dtype=torch.int64)
+        found[story[kept], age[kept]] = lines[kept]
+        return found[:, 1:], found[:, 0]
 
     def _run(self, texts: list[str], call: Any, chunk: int = 1024) -> list[np.ndarray]:
         device, out = self.module_.head.weight.device, []

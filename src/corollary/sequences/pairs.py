@@ -21,6 +21,8 @@ from corollary.sequences.common import in_batches
 
 __all__ = ["BaseTranslator", "pair_loss"]
 
+PAIR_STEPS = 2048  # steps at a time where every step has the logits of a whole vocabulary
+
 
 class BaseTranslator(GradientTrained):
     """Fits pairs of texts; a subclass gives the module and ``_answer(tokens, lengths)``."""
@@ -49,7 +51,7 @@ class BaseTranslator(GradientTrained):
     def predict(self, X):
         """Return the best text that the beam finds, for each text."""
         data = self._sources(self._query(X))
-        out: list[Any] = [None] * len(X)
+        out: list[Any] = [None] * len(data)
         with torch.inference_mode():
             for rows, tokens, lengths in in_batches(data, 4096 // self.beam_size):
                 for row, codes in zip(rows.tolist(), self._answer(tokens, lengths)):
@@ -58,31 +60,37 @@ class BaseTranslator(GradientTrained):
 
     def score(self, X, y):
         """Return the share of texts that come out exactly as in y, up to case and spaces if the unit is the word."""
-        wanted = [words.split(text, self.unit) for text in check_texts(y, type(self).__name__)]
-        found = [words.split(text, self.unit) for text in self.predict(X)]
+        texts = self._query(X)
+        wanted = [words.split(text, self.unit) for text in self._check_y(texts, y, filled=False)]
+        found = [words.split(text, self.unit) for text in self.predict(texts)]
         return float(np.mean([a == b for a, b in zip(wanted, found)]))
 
     def score_pairs(self, X, y):
         """Return log p(y | x) of each pair, in nats."""
-        X, y = self._query(X), check_texts(y, type(self).__name__)
-        batches = RaggedBatches(self._sources(X), self._targets(y))
-        out = np.empty(len(X))
+        batches = self._framed(X, y)
+        out = np.empty(len(batches))
         with torch.inference_mode():
-            for i in range(len(X)):
-                losses, _ = _losses(self.module_, *batches.batch(torch.tensor([i])))
-                out[i] = -float(losses.double().sum())
+            for rows, *batch in in_batches(batches, PAIR_STEPS):
+                losses, _ = _losses(self.module_, *batch)
+                out[rows.numpy()] = -losses.double().sum(1).cpu().numpy()
         return out
 
     # --- hooks -------------------------------------------------------------------------------------------
 
-    def _check_y(self, X: list[str], y: Any) -> list[str]:
+    def _check_y(self, X: list[str], y: Any, filled: bool = True) -> list[str]:
         owner = type(self).__name__
         if y is None:
-            raise value(owner, "y must be the texts that X is to become", "None")
-        texts = check_texts(y, owner)
+            raise value(owner, "y must be the texts that X is to become", "None", "Pass them as y.")
+        texts = check_texts(y, owner, filled=filled)
         if len(texts) != len(X):
-            raise value(owner, f"y must have one text for each of X ({len(X)})", len(texts))
+            must = f"y must have one text for each of X ({len(X)})"
+            raise value(owner, must, len(texts), "Leave out what has no translation.")
         return texts
+
+    def _framed(self, X: Any, y: Any) -> RaggedBatches:
+        """Return the pairs that a question is about."""
+        X = self._query(X)
+        return RaggedBatches(self._sources(X), self._targets(self._check_y(X, y, filled=False)))
 
     def _pairs(self, data: Data) -> RaggedBatches:
         self.vocabulary_ = words.vocabulary(data.X, self.unit, self.max_words)

@@ -1,8 +1,9 @@
 r"""Decoding: the best sequence that a step-wise model can say.
 
 A beam keeps the k best beginnings by :math:`\sum_t \log p(y_t \mid y_{<t})` (1); ended ones compete by their sum
-divided by :math:`n^{\alpha}`, n the number of symbols, so that short answers are not favoured. An input is done once k beginnings
-have ended; k = 1 is greedy.
+divided by :math:`n^{\alpha}`, n the number of symbols, so that short answers are not favoured. An input is done once k
+beginnings have ended; k = 1 is greedy. A beam may lose sight of what greedy search finds, so that competes as well: a
+wider search never finds less than k = 1.
 """
 
 from __future__ import annotations
@@ -54,20 +55,31 @@ def beam_search(
     n : int
         Number of inputs.
     beam_size, max_length, length_penalty
-        k, the most symbols, and alpha of eq. 1.
+        k, the most symbols before the end symbol, and alpha of eq. 1.
     device : torch device
         Where symbols live.
     """
-    k = beam_size
+    settings = (advance, select, state, n, max_length, length_penalty, device)
+    best = _search(beam_size, *settings)
+    if beam_size > 1:
+        best = [max(pair, key=lambda kept: kept.rank) for pair in zip(best, _search(1, *settings))]
+    return [kept.codes for kept in best], [kept.log_prob for kept in best]
+
+
+def _search(
+    k: int, advance: Any, select: Any, state: Any, n: int, max_length: int, length_penalty: float, device: Any
+) -> list[_Best]:
     best = [_Best() for _ in range(n)]
     state = select(state, torch.arange(n, device=device).repeat_interleave(k))
     scores = torch.full((n, k), -torch.inf, dtype=torch.float64, device=device)
     scores[:, 0] = 0.0  # all beams are equal at first: only one of them counts
     said = torch.full((n * k, 1), BEGIN, device=device)
-    for length in range(1, max_length + 1):
+    for length in range(1, max_length + 2):
         log_p, state = advance(said[:, -1], state)
         total = scores.reshape(-1, 1) + log_p.double()
         total[:, :END] = -torch.inf  # padding and the beginning are never said
+        if length > max_length:
+            total[:, END + 1 :] = -torch.inf  # nothing fits any more but the end
         v = total.shape[1]
         values, places = total.reshape(n, k * v).topk(min(2 * k, k * v), 1)
         rows, scores = _advance_beams(best, said, values, places, v, k, length**length_penalty)
@@ -75,7 +87,7 @@ def beam_search(
         state = select(state, rows[0])
         if not torch.isfinite(scores).any():
             break
-    return _results(best, said, scores)
+    return best
 
 
 def _advance_beams(
@@ -85,7 +97,7 @@ def _advance_beams(
     n = len(values)
     parents, symbols = places // v, places % v
     ended = symbols == END
-    for i, j in ended[:, :k].nonzero().tolist():
+    for i, j in (ended & values.isfinite())[:, :k].nonzero().tolist():
         value = float(values[i, j])
         best[i].enter(value / norm, value, said[i * k + int(parents[i, j]), 1:].tolist())
     going = values.masked_fill(ended, -torch.inf)
@@ -96,13 +108,3 @@ def _advance_beams(
     scores[torch.tensor([kept.ended >= k for kept in best], device=said.device)] = -torch.inf
     first = torch.arange(n, device=said.device)[:, None] * k
     return ((first + parents.gather(1, chosen)).reshape(-1), symbols.gather(1, chosen).reshape(-1)), scores
-
-
-def _results(best: list[_Best], said: Tensor, scores: Tensor) -> tuple[list[list[int]], list[float]]:
-    """Return what has ended, or the best beginning where nothing has."""
-    k = scores.shape[1]
-    for i, kept in enumerate(best):
-        if not kept.ended:
-            j = int(scores[i].argmax())
-            kept.enter(0.0, float(scores[i, j]), said[i * k + j, 1:].tolist())
-    return [kept.codes for kept in best], [kept.log_prob for kept in best]

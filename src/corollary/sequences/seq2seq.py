@@ -10,7 +10,11 @@ An encoder reads x into states :math:`h^1, \dots, h^s`; a decoder starts from th
 
 and :math:`p(y^t \mid \cdot) = \mathrm{softmax}(W \tanh(W_c [z^t, c^t]))`. Without attention, :math:`c^t` is left out and
 everything must pass through the first state. While training the decoder is given the true :math:`y^{t-1}` (teacher
-forcing); with *mixing* probability it is given what it would have said itself, as it will be later.
+forcing); with a probability that grows to :math:`\varepsilon`, the *mixing*, over N batches,
+
+.. math:: \varepsilon_n = \varepsilon \min(1, n / N), \tag{3}
+
+it is given what it would have said itself, as it will be later.
 """
 
 from __future__ import annotations
@@ -27,8 +31,9 @@ from corollary.engine.ragged import padding_mask
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.sequences import words
+from corollary.sequences.common import in_batches
 from corollary.sequences.network import RECURRENT, SequenceEncoder, pool
-from corollary.sequences.pairs import BaseTranslator, pair_loss
+from corollary.sequences.pairs import PAIR_STEPS, BaseTranslator, pair_loss
 from corollary.sequences.search import beam_search
 
 __all__ = ["Seq2Seq", "Seq2SeqNetwork"]
@@ -51,6 +56,8 @@ class Seq2SeqNetwork(nn.Module):
         Share of activations dropped while training.
     mixing : float
         Probability of feeding the decoder its own symbol while training.
+    mixing_steps : int
+        N of eq. 3: batches until that probability is reached; 0 has it from the start.
     """
 
     def __init__(
@@ -65,9 +72,12 @@ class Seq2SeqNetwork(nn.Module):
         attention: bool = True,
         dropout: float = 0.0,
         mixing: float = 0.0,
+        mixing_steps: int = 0,
     ) -> None:
         super().__init__()
-        self.mixing, self.n_layers, self.hidden_size = mixing, n_layers, hidden_size
+        self.mixing, self.mixing_steps = mixing, mixing_steps
+        self.n_layers, self.hidden_size = n_layers, hidden_size
+        self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # batches so far, n of eq. 3
         self.source = nn.Embedding(n_in, embedding_size, padding_idx=words.PAD)
         self.target = nn.Embedding(n_out, embedding_size, padding_idx=words.PAD)
         self.encoder = SequenceEncoder(
@@ -89,20 +99,28 @@ class Seq2SeqNetwork(nn.Module):
         memory, state = self.encode(x, lengths)
         if not (self.training and self.mixing):
             return self.decode(y, memory, state)[0]
+        epsilon = self.mixing_probability()
+        self.trained += 1
         said, symbol = [], y[:, :1]
         for t in range(y.shape[1]):
             logits, state = self.decode(symbol, memory, state)
             said.append(logits)
             if t + 1 < y.shape[1]:
-                own = torch.rand(len(y), 1, device=y.device) < self.mixing
+                own = torch.rand(len(y), 1, device=y.device) < epsilon
                 symbol = torch.where(own, logits.detach().argmax(-1), y[:, t + 1 : t + 2])
         return torch.cat(said, 1)
+
+    def mixing_probability(self) -> Tensor:
+        """Return eq. 3 for the next batch."""
+        if not self.mixing_steps:
+            return torch.full_like(self.trained, self.mixing, dtype=torch.float64)
+        return self.mixing * (self.trained.double() / self.mixing_steps).clamp_max(1.0)
 
     def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Any, Any]:
         """Return what attention looks at, and the decoder's first state."""
         h = self.encoder(self.drop(self.source(x)), lengths)
         last = torch.tanh(self.bridge(pool(h, lengths, "last", self.hidden_size)))
-        parts = last.reshape(len(x), -1, self.n_layers, self.hidden_size).permute(1, 2, 0, 3).contiguous()
+        parts = last.reshape(x.shape[0], -1, self.n_layers, self.hidden_size).permute(1, 2, 0, 3).contiguous()
         state = (parts[0], parts[1]) if self.lstm else parts[0]
         if self.address is None:
             return None, state
@@ -142,6 +160,8 @@ class Seq2Seq(BaseTranslator):
     mixing : float, default=0.0
         Probability of feeding the decoder its own symbol while training, instead of the true one. Trains for what
         happens later, and is slower.
+    mixing_schedule : {"linear", "constant"}, default="linear"
+        Whether that probability grows over the fit from 0, since first symbols are of no use, or holds throughout.
     unit : {"character", "word"}, default="character"
         What a symbol is.
     max_words : int, default=20000
@@ -163,6 +183,8 @@ class Seq2Seq(BaseTranslator):
         The symbols of both sides, the most frequent first.
     module_ : Seq2SeqNetwork
         The trained network.
+    mixing_steps_ : int
+        N of eq. 3: batches over which the mixing grew.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -170,8 +192,8 @@ class Seq2Seq(BaseTranslator):
 
     Notes
     -----
-    Maximises equation (1) of :mod:`corollary.sequences.seq2seq`. The random mixture of true and own symbols is
-    *scheduled sampling*; the notes call it professor forcing, which is another, adversarial method.
+    Maximises equation (1) of :mod:`corollary.sequences.seq2seq`. The random mixture of true and own symbols by
+    equation (3) is *scheduled sampling*; the notes call it professor forcing, which is another, adversarial method.
 
     References
     ----------
@@ -198,6 +220,7 @@ class Seq2Seq(BaseTranslator):
         "attention": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "mixing": [Interval(Real, 0, 1, closed="both")],
+        "mixing_schedule": [StrOptions({"constant", "linear"})],
     }
 
     def __init__(
@@ -210,6 +233,7 @@ class Seq2Seq(BaseTranslator):
         attention=True,
         dropout=0.0,
         mixing=0.0,
+        mixing_schedule="linear",
         unit="character",
         max_words=20000,
         beam_size=1,
@@ -225,6 +249,7 @@ class Seq2Seq(BaseTranslator):
         self.attention = attention
         self.dropout = dropout
         self.mixing = mixing
+        self.mixing_schedule = mixing_schedule
         self.unit = unit
         self.max_words = max_words
         self.beam_size = beam_size
@@ -241,22 +266,27 @@ class Seq2Seq(BaseTranslator):
         """Return, for each pair of texts, the weights (symbols of y and the end, symbols of x and the end)."""
         if not self.attention:
             raise value("Seq2Seq", "attention_weights needs attention=True", "attention=False")
-        sources, targets = self._sources(self._query(X)), self._targets(y)
-        found = []
+        pairs = self._framed(X, y)
+        found: list[Any] = [None] * len(pairs)
         with torch.inference_mode():
-            for i in range(len(X)):
-                row = torch.tensor([i])
-                memory, state = self.module_.encode(*sources.padded(row))
-                z, _ = self.module_.decoder(self.module_.target(targets.padded(row)[0][:, :-1]), state)
-                found.append(self.module_.attend(z, memory)[0].cpu().numpy())
+            for rows, x, lengths, symbols, y_lengths in in_batches(pairs, PAIR_STEPS):
+                memory, state = self.module_.encode(x, lengths)
+                z, _ = self.module_.decoder(self.module_.target(symbols[:, :-1]), state)
+                weights = self.module_.attend(z, memory).cpu().numpy()
+                for i, row in enumerate(rows.tolist()):
+                    found[row] = weights[i, : int(y_lengths[i]) - 1, : int(lengths[i])]
         return found
 
     def _learner(self, data: Data) -> Any:
-        return self._descend(pair_loss, batches=self._pairs(data))
+        pairs, plan = self._pairs(data), self._plan()
+        grows = self.mixing_schedule == "linear"
+        self.mixing_steps_ = plan.epochs * pairs.count(plan.batch_size) if grows else 0
+        return self._descend(pair_loss, batches=pairs)
 
     def _module(self) -> Seq2SeqNetwork:
         names = ("hidden_size", "embedding_size", "n_layers", "attention", "dropout", "mixing")
-        return Seq2SeqNetwork(*self._sizes(), self.cell, **{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        return Seq2SeqNetwork(*self._sizes(), self.cell, **options, mixing_steps=self.mixing_steps_)
 
     def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
         memory, state = self.module_.encode(tokens, lengths)

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor, nn
 
 from corollary.base import Data
+from corollary.border import check_complete
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.errors import kind, value
 from corollary.sequences.common import BaseSequenceNetwork
@@ -126,19 +127,23 @@ class SequenceTagger(BaseSequenceNetwork):
     def _labels(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
         owner = type(self).__name__
         if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
-            raise kind(owner, "y must be a list of label sequences, one per sequence", type(y).__name__)
+            must = f"y must be a list of label sequences, one per sequence ({len(X)})"
+            raise kind(owner, must, type(y).__name__, "Pass the labels of every step as y.")
         if len(y) != len(X):
-            raise value(owner, f"y must have one label sequence per sequence ({len(X)})", len(y))
+            must = f"y must have one label sequence per sequence ({len(X)})"
+            raise value(owner, must, len(y), "Leave out the sequences without labels.")
         labels = [np.asarray(part.tolist() if hasattr(part, "tolist") else list(part)) for part in y]
         for i, (part, x) in enumerate(zip(labels, X)):
             if part.shape != (len(x),):
                 must = f"sequence {i} has {len(x)} steps and must have as many labels"
-                raise value(owner, must, f"shape {part.shape}")
+                got = f"labels of shape {part.shape}"
+                raise value(owner, must, got, "Give the steps that have none a label of their own.")
         return labels
 
     def _check_y(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
         labels = self._labels(X, y)
         flat = np.concatenate(labels)
+        check_complete(type(self).__name__, flat)
         check_classification_targets(flat)
         self.classes_, codes = np.unique(flat, return_inverse=True)
         if len(self.classes_) < 2:

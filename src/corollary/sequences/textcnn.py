@@ -74,13 +74,15 @@ class TextCNNNetwork(nn.Module):
         steps = tokens.shape[1]
         tokens = F.pad(tokens, (0, max(0, max(self.widths) - steps)))
         x = self.words(tokens).transpose(1, 2)
-        if lengths is None:
-            lengths = torch.full((len(tokens),), steps)
         found = []
         for width, layer in zip(self.widths, self.filters):
             c = F.relu(layer(x))
-            inside = padding_mask((lengths - width + 1).clamp_min(1), c.shape[2], c.device)
-            found.append(c.masked_fill(~inside[:, None], 0.0).amax(2))  # after relu, 0 is the least
+            if lengths is None:
+                c = c[:, :, : max(1, steps - width + 1)]
+            else:
+                inside = padding_mask((lengths - width + 1).clamp_min(1), c.shape[2], c.device)
+                c = c.masked_fill(~inside[:, None], 0.0)  # after relu, 0 is the least
+            found.append(c.amax(2))
         return self.head(self.drop(torch.cat(found, 1)))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = ["BEGIN", "END", "PAD", "SPECIAL", "UNKNOWN", "decode", "encode", "split", "vocabulary"]
+__all__ = ["BEGIN", "END", "PAD", "SPECIAL", "UNKNOWN", "decode", "encode", "join", "split", "vocabulary"]
 
 PAD, BEGIN, END, UNKNOWN = range(4)
 SPECIAL = 4
@@ -55,4 +55,9 @@ def decode(codes: Iterable[int], units: Sequence[str], unit: str) -> str:
             parts.append(units[code - SPECIAL])
         elif code == UNKNOWN:
             parts.append("\N{REPLACEMENT CHARACTER}")
+    return join(parts, unit)
+
+
+def join(parts: Iterable[str], unit: str) -> str:
+    """Return the text of words and marks, or of characters."""
     return TIGHT.sub(r"\1", " ".join(parts)) if unit == "word" else "".join(parts)
