@@ -26,7 +26,7 @@ from corollary.data.kinds import (
     check_sequences,
     check_texts,
 )
-from corollary.data.named import networks, pictures, words
+from corollary.data.named import networks, pictures, shapes, words
 from corollary.data.registry import ARCHIVES, ENTRIES
 
 REQUIRED = """fashion-mnist mnist mnist-5k orl-faces ml-100k 20newsgroups wikitext-2 shakespeare cora citeseer pubmed
@@ -356,6 +356,23 @@ def test_pickles_of_arrays_are_read():
     assert (networks.unpickle(pickle.dumps(matrix, 2)) != matrix).nnz == 0
 
 
+def test_meshes_are_read_and_sampled_evenly_by_area():
+    # A square of two triangles, and beside it a triangle of the same area as both; one face has four corners.
+    corners, triangles = shapes.read_off(
+        "OFF # comment\n7 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n5 0 2\n7 0 2\n5 1 2\n4 0 1 2 3\n3 4 5 6\n"
+    )
+    assert corners.shape == (7, 3) and triangles.tolist() == [[0, 1, 2], [0, 2, 3], [4, 5, 6]]
+    plain = shapes.read_off("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2")[1]
+    assert plain.tolist() == [[0, 1, 2]]
+    X = shapes.surface_points(corners, triangles, (4, 5000), np.random.default_rng(0))
+    assert X.shape == (4, 5000, 3) and set(np.unique(X[..., 2])) == {0.0, 2.0}
+    square = X[X[..., 2] == 0]
+    # Of 20000 points half are in the square: five standard deviations are 354; their mean is its centre.
+    assert abs(len(square) - 10000) < 354 and np.abs(square[:, :2].mean(0) - 0.5).max() < 0.02
+    with pytest.raises(ValueError, match="read_off: a mesh must begin with OFF; got 'PLY'"):
+        shapes.read_off("PLY")
+
+
 # ----------------------------------------------------------------------------------------- download
 
 
@@ -402,6 +419,17 @@ def test_citation_graphs(name):
     assert not (graph.train_mask & graph.test_mask).any()
     same = found.y[graph.edge_index[0]] == found.y[graph.edge_index[1]]
     assert same.mean() > 0.7  # papers cite their own topic: labels belong to their nodes
+
+
+@pytest.mark.download
+def test_clouds():
+    found = data.load("cgal-shapes")
+    assert len(found.X) == 600 and found.X[0].shape == (256, 3) and counts(found) == [30] * 20
+    train, test = found.extra["split"]
+    assert np.bincount(found.y[train]).tolist() == [20] * 20 and len(test) == 200
+    # A turn about the y axis leaves the heights alone: those of one mesh are alike, and a knot is not a man.
+    heights = [np.ptp(x[:, 1]) / np.linalg.norm(x - x.mean(0), axis=1).max() for x in found.X]
+    assert np.std(heights[:30]) < 0.05
 
 
 @pytest.mark.download

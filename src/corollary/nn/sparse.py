@@ -80,6 +80,12 @@ class Sparse:
         """Where the entries are."""
         return self.source.device
 
+    def once(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
+        """Return what was made of the entries before, or make it; entries are never changed in place."""
+        if key not in self._entries:
+            self._entries[key] = make()
+        return self._entries[key]
+
     def reweighted(self, weight: Tensor) -> Sparse:
         """Return the matrix with other entries in the same places."""
         other = Sparse(self.source, self.target, self.shape, weight)
