@@ -83,5 +83,7 @@ def test_labels_teach_the_mixture():
 def test_elmo_bad_input():
     with pytest.raises(ValueError, match="every text must have words; got none in text 1"):
         ELMo().fit(["a b", "  "])
-    with pytest.raises(ValueError, match="one label per text"):
+    with pytest.raises(ValueError, match=r"one entry per sample \(2\); got 1"):
         ELMo().fit(["a b", "c"], [1])
+    with pytest.raises(ValueError, match="a label for each of 2; got 1 missing, the first at 1"):
+        ELMo().fit(["a b", "c"], ["x", None])

@@ -5,11 +5,14 @@ import pytest
 import torch
 from torch import nn
 
+import corollary
 from corollary import BERT, BERTClassifier, Training, Transformer
-from corollary.language.bert import sentence_pairs
-from corollary.language.encoder import SIZES, BertNetwork, mask_tokens
+from corollary.language.bert_classifier import ClassifyingNetwork
+from corollary.language.encoder import SIZES, BertNetwork
+from corollary.language.pretraining import mask_tokens, sentence_pairs
 from corollary.language.subwords import WordPieces
-from corollary.language.transformer import TransformerNetwork, sinusoids
+from corollary.language.transformer import Said, TransformerNetwork, sinusoids
+from corollary.sequences.search import beam_search
 
 torch.set_num_threads(1)
 transformers = pytest.importorskip("transformers")
@@ -26,17 +29,77 @@ def test_places_turn_with_a_shift():
     assert sinusoids(3, 5).shape == (3, 5)
 
 
-@pytest.mark.parametrize("sizes", [(16, 2, 1, 32), (24, 4, 2, 48), (32, 8, 3, 20)])
+SHAPES = [(16, 2, 1, 32), (24, 4, 2, 48), (32, 8, 3, 20)]
+
+
+def network(**sizes):
+    torch.manual_seed(0)
+    net = TransformerNetwork(11, 9, **sizes, dropout=0.0)
+    for p in net.parameters():  # large enough weights that mistakes show
+        nn.init.normal_(p, std=0.3)
+    return net
+
+
+@pytest.mark.parametrize("sizes", SHAPES)
 def test_the_core_is_torchs_transformer(sizes):
     d, heads, layers, inner = sizes
-    torch.manual_seed(0)
-    net = TransformerNetwork(11, 9, dimension=d, n_heads=heads, n_layers=layers, inner=inner, dropout=0.0)
+    net = network(dimension=d, n_heads=heads, n_layers=layers, inner=inner)
     twin = nn.Transformer(d, heads, layers, layers, inner, 0.0, batch_first=True)
     twin.load_state_dict(net.core.state_dict())
     x, y = torch.randint(4, 11, (3, 7)), torch.randint(4, 9, (3, 5))
+    lengths = torch.tensor([7, 3, 5])
+    hidden = torch.arange(7) >= lengths[:, None]
+    out = net(x, lengths, y)
     embedded = net._embed(net.source, x), net._embed(net.target, y)
-    h = twin(*embedded, tgt_mask=nn.Transformer.generate_square_subsequent_mask(5))
-    torch.testing.assert_close(net(x, None, y), net.head(h), rtol=1e-5, atol=1e-5)
+    masks = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+    later = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.bool)
+    wanted = net.head(twin(*embedded, tgt_mask=later, **masks))
+    torch.testing.assert_close(out, wanted, rtol=1e-5, atol=1e-5)
+
+    out.square().mean().backward()
+    found = {name: p.grad.clone() for name, p in net.core.named_parameters()}
+    wanted.square().mean().backward()
+    for name, p in twin.named_parameters():
+        torch.testing.assert_close(found[name], p.grad, rtol=1e-4, atol=1e-5)
+
+
+def uncached(net, x, lengths, **how):
+    """Beam search that reads everything said anew at every step."""
+
+    def advance(symbols, kept):
+        said = torch.cat([kept[0], symbols[:, None]], 1)
+        return net.decode(said, *kept[1:])[:, -1].log_softmax(-1), (said, *kept[1:])
+
+    def select(kept, rows):
+        return tuple(part if part is None else part[rows] for part in kept)
+
+    start = (x.new_empty(len(x), 0), *net.encode(x, lengths))
+    return beam_search(advance, select, start, len(x), **how)
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([7, 3, 5])], ids=["full", "ragged"])
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_cached_decoding_gives_the_logits_and_the_symbols_of_the_whole(sizes, lengths):
+    d, heads, layers, inner = sizes
+    net = network(dimension=d, n_heads=heads, n_layers=layers, inner=inner).double().eval()
+    x, y = torch.randint(4, 11, (3, 7)), torch.randint(4, 9, (3, 12))
+    with torch.no_grad():
+        memory = net.encode(x, lengths)
+        whole, said = net.decode(y, *memory), net.begin(*memory)
+        for t in range(12):
+            logits, said = net.advance(y[:, t], said)
+            torch.testing.assert_close(logits, whole[:, t])
+        assert said.length == 12
+
+        def advance(symbols, said):
+            logits, said = net.advance(symbols, said)
+            return logits.log_softmax(-1), said
+
+        for k in (1, 3):
+            how = {"beam_size": k, "max_length": 20}
+            found = beam_search(advance, Said.take, net.begin(*memory), 3, **how)
+            wanted = uncached(net, x, lengths, **how)
+            assert found[0] == wanted[0] and found[1] == pytest.approx(wanted[1])
 
 
 def test_no_padding_leaks_no_future_leaks_every_gradient():
@@ -53,18 +116,36 @@ def test_no_padding_leaks_no_future_leaks_every_gradient():
     assert all((p.grad != 0).any() for p in net.parameters())
 
 
-def test_transformer_learns_reversal():
+def reversal(seed=0):
     rng = np.random.default_rng(0)
     X = ["".join(rng.choice(list("abcd"), size=rng.integers(2, 5))) for _ in range(300)]
     y = [x[::-1] for x in X]
-    plan = Training(30, learning_rate=3e-3, batch_size=50)
-    model = Transformer(1, dimension=48, n_heads=4, inner=96, dropout=0.0, training=plan, random_state=0).fit(
-        X, y
-    )
-    assert model.score(X[:60], y[:60]) > 0.9
+    plan = Training(40, learning_rate=3e-3, batch_size=50, schedule="cosine")
+    sizes = {"dimension": 48, "n_heads": 4, "inner": 96, "dropout": 0.0}
+    return X, y, Transformer(1, **sizes, training=plan, random_state=seed).fit(X, y)
+
+
+def test_transformer_learns_reversal():
+    X, y, model = reversal()
+    assert model.score(X, y) > 0.8
     assert model.predict(X[:3]) == [model.predict([x])[0] for x in X[:3]]
+    assert model.score_pairs(X[:9], y[:9]).min() > model.score_pairs(X[:9], ["dddd"] * 9).max()
+    model.set_params(beam_size=3)
+    assert model.score(X, y) > 0.8
+
+
+def test_transformer_bad_input():
+    X, y = ["ab", "ba"], ["ba", "ab"]
     with pytest.raises(ValueError, match="multiple of n_heads=3; got 16"):
         Transformer(dimension=16, n_heads=3).fit(X, y)
+    with pytest.raises(ValueError, match="one text for each of X \\(2\\); got 1"):
+        Transformer().fit(X, y[:1])
+    with pytest.raises(ValueError, match="the texts that X is to become; got None"):
+        Transformer().fit(X, None)
+    with pytest.raises(TypeError, match="every document must be a string; got NoneType at 1"):
+        Transformer().fit(X, ["ba", None])
+    model = Transformer(**Transformer._test_params(), random_state=0).fit(X, y)
+    assert len(model.predict(["", "a\N{SNOWMAN}b", "a" * 300])) == 3  # empty, unknown, longer than max_length
 
 
 # --- BERT against transformers ----------------------------------------------------------------------------
@@ -124,6 +205,17 @@ def test_outputs_and_gradients_are_theirs(index):
     attention = peer.bert.encoder.layer[0].attention.self
     joined = torch.cat([attention.query.weight.grad, attention.key.weight.grad, attention.value.weight.grad])
     torch.testing.assert_close(ours.blocks[0].qkv.weight.grad, joined, rtol=1e-4, atol=1e-5)
+
+
+def test_the_head_for_pairs_is_theirs():
+    peer = theirs(0, "BertForSequenceClassification")
+    net = ClassifyingNetwork(BERT.from_transformers(peer).module_, 2, 0.1, part=3).eval()
+    net.head.load_state_dict(peer.classifier.state_dict())
+    tokens = torch.tensor([[2, 50, 51, 3, 60, 61, 62, 3], [2, 70, 71, 72, 3, 0, 0, 0]])
+    types = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8])
+    lengths, mask = torch.tensor([8, 5]), torch.arange(8) < torch.tensor([[8], [5]])
+    wanted = peer(tokens, attention_mask=mask.long(), token_type_ids=types).logits
+    torch.testing.assert_close(net(tokens, lengths), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_directory_loads_and_a_model_without_heads_too(tmp_path):
@@ -212,25 +304,63 @@ def test_sentence_pairs_are_framed_and_half_follow():
         assert len(row) == len(kind) <= 16
         a, b = row[kind == 0], row[kind == 1]
         assert a[0] == tokenizer.open and a[-1] == b[-1] == tokenizer.part
-        if true:
-            assert b[0] == a[1] + 1
+        assert (b[0] == a[1] + 1) if true else (b[0] // 10 != a[1] // 10)  # the next, or another document's
 
 
-def test_bert_learns_what_fits_and_fine_tunes():
-    texts = ["the sun is warm. the sea is blue.", "the snow is cold. the ice is white."] * 30
-    plan = Training(60, learning_rate=5e-3, batch_size=10)
-    model = BERT(1, dimension=32, n_heads=2, dropout=0.0, training=plan, random_state=0).fit(texts)
-    assert model.history_[-1]["guessing"] < 0.5 * model.history_[0]["guessing"]
-    assert model.fill(["the snow is [MASK]. the ice is white."]) == ["the snow is cold. the ice is white."]
-    tuned = model.fine_tune(
-        ["warm sun", "cold ice", "blue sea", "white snow"] * 8,
-        ["s", "w"] * 16,
-        training=Training(20, learning_rate=3e-3, batch_size=8),
-    )
+WORDS = ["sun", "sea", "ice", "rose"]
+PAIRS = [f"{w} {w} {w} {w}. [SEP] {w} {w} {w} {w}." for w in WORDS]
+
+
+def pretrained(seed=0):
+    texts = [pair.replace(" [SEP]", "") for pair in PAIRS] * 10
+    plan = Training(50, learning_rate=5e-3, batch_size=10)
+    return BERT(1, dimension=32, n_heads=2, dropout=0.0, training=plan, random_state=seed).fit(texts)
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return pretrained()
+
+
+def test_bert_learns_what_fits(bert):
+    first, last = bert.history_[0], bert.history_[-1]
+    assert last["guessing"] < 0.5 * first["guessing"] and np.isfinite(last["following"])
+    gaps = [pair.replace(word, "[MASK]", 1) for pair, word in zip(PAIRS, WORDS)]
+    assert np.mean([a == b for a, b in zip(bert.fill(gaps), PAIRS)]) > 0.7  # by chance one in four
+    gaps = ["The Sun\tis  big, [MASK]", "sun [MASK] [MASK]"]
+    together = bert.fill(gaps)
+    assert together[0].startswith("The Sun\tis  big, ") and "[MASK]" not in together[1]  # else as it was
+    assert together == [bert.fill([gap])[0] for gap in gaps]
+
+
+def fine_tuned(bert, seed=0):
+    plan = Training(30, learning_rate=3e-3, batch_size=8)
+    return bert.fine_tune(WORDS * 6, ["a", "b"] * 12, training=plan, random_state=seed)
+
+
+def test_bert_fine_tunes(bert, tmp_path):
+    tuned = fine_tuned(bert)
     assert isinstance(tuned, BERTClassifier)
-    assert tuned.predict(["warm sun", "cold ice"]).tolist() == ["s", "w"]
+    assert tuned.score(WORDS, ["a", "b"] * 2) == 1.0
     frozen = [p for p in tuned.module_.parameters() if not p.requires_grad]
     assert len(frozen) == 7  # the heads of pre-training
+    again = corollary.load(tuned.save(tmp_path / "tuned.safetensors"))
+    np.testing.assert_array_equal(again.predict_proba(WORDS), tuned.predict_proba(WORDS))
+
+
+def test_bert_bad_input(bert):
+    assert bert.tokenizer_.encode("\N{SNOWMAN} sun")[0] == bert.tokenizer_.unknown
+    assert np.isfinite(bert.transform(["\N{SNOWMAN}", "", "sun " * 500])).all()  # unknown, empty, cut
+    with pytest.raises(ValueError, match="fit into the context of 128 tokens.*; got 501 in text 1. Cut it"):
+        bert.fill(["sun", "sun " * 500 + "[MASK]"])
+    with pytest.raises(ValueError, match="a label for each of 2; got 1 missing, the first at 1"):
+        bert.fine_tune(["sun", "sea"], ["a", None])
+    with pytest.raises(ValueError, match="requires y"):
+        BERTClassifier().fit(["sun", "sea"], None)
+    with pytest.raises(ValueError, match=r"one entry per sample \(2\); got 1"):
+        BERTClassifier().fit(["sun", "sea"], ["a"])
+    with pytest.raises(ValueError, match="some document must have words; got 2 empty ones"):
+        bert.transform(["", " "])
 
 
 def test_bert_company_types_and_gradients():
@@ -249,14 +379,3 @@ def test_bert_company_types_and_gradients():
         BertNetwork(50, dimension=8, n_heads=3)
     with pytest.raises(ValueError, match="activation must be one of"):
         BertNetwork(50, dimension=8, n_heads=2, activation="sign")
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_bert_exports(tmp_path):
-    ort = pytest.importorskip("onnxruntime")
-    torch.manual_seed(0)
-    net = BertNetwork(50, 12, dimension=8, n_heads=2, n_layers=1, inner=16).eval()
-    tokens = torch.randint(0, 50, (2, 9))
-    torch.onnx.export(net, (tokens,), tmp_path / "bert.onnx", dynamo=False, input_names=["tokens"])
-    (found,) = ort.InferenceSession(tmp_path / "bert.onnx").run(None, {"tokens": tokens.numpy()})
-    np.testing.assert_allclose(found, net(tokens).detach(), atol=1e-5)

@@ -463,7 +463,7 @@ def _mask_tokens(tokens, mask, vocabulary, rng, shares=(0.8, 0.1)):
 
 
 def _hidden_tokens(tokens, mask, vocabulary, rng):
-    from corollary.language.encoder import mask_tokens
+    from corollary.language.pretraining import mask_tokens
 
     codes = torch.tensor(tokens[None])
     with seeded(int(rng.integers(2**31))):
@@ -479,7 +479,7 @@ def _hidden_tokens(tokens, mask, vocabulary, rng):
     right=_hidden_tokens,
     wrong=lambda *args: _mask_tokens(*args, shares=(1.0, 0.0)),
     systems=("bert",),
-    functions=("corollary.language.encoder.mask_tokens",),
+    functions=("corollary.language.pretraining.mask_tokens",),
 )
 def bert_masking(rng, claim):
     """BERT predicts 15 % of the tokens, of which most are masked, some replaced and some left alone."""

@@ -10,7 +10,7 @@ from typing import Any
 
 _WHERE = {
     "BERT": "bert",
-    "BERTClassifier": "bert",
+    "BERTClassifier": "bert_classifier",
     "BytePairTokenizer": "tokens",
     "CharacterTokenizer": "tokens",
     "ELMo": "elmo",

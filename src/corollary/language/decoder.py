@@ -92,7 +92,9 @@ class Block(nn.Module):
     def heads(self, h: Tensor) -> tuple[Tensor, ...]:
         """Return queries, keys and values, each (b, heads, t, d / heads)."""
         b, t, d = h.shape
-        return self.qkv(h).view(b, t, 3, self.n_heads, d // self.n_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        # Three slices, whose gradients are joined by one copy; unbinding a permuted view would take two.
+        parts = self.qkv(h).split(d, 2)
+        return tuple(p.view(b, t, self.n_heads, d // self.n_heads).transpose(1, 2) for p in parts)
 
     def rest(self, h: Tensor, a: Tensor) -> Tensor:
         """Return the block's output from its input and the attended values."""
@@ -251,7 +253,7 @@ def generate(
     prompts : sequence of sequences of int
         At least one token each, at most ``module.context``.
     max_new_tokens : int
-        How many tokens at most. Beyond the context, the older half of what is seen is forgotten.
+        How many tokens at most. A row that reaches the end of the context forgets the older half of what it sees.
     temperature : float, default=1.0
         0 always takes the most probable token.
     top_k, top_p : int, float, optional
@@ -264,20 +266,16 @@ def generate(
     rows = [list(map(int, prompt)) for prompt in prompts]
     begun = [len(row) for row in rows]
     alive = [True] * len(rows)
-    room = min(module.context, max(begun) + max_new_tokens)
-    state: _State | None = None
     with torch.inference_mode():
-        for _ in range(max_new_tokens):
-            if state is None or state.full:
-                keep = room if state is None else max(1, module.context // 2)
-                state = _State(module, [row[-keep:] for row in rows], room)
+        state = _State(module, rows, min(module.context, max(begun) + max_new_tokens))
+        for left in reversed(range(max_new_tokens)):
             chosen = _choose(state.logits, temperature, top_k, top_p, generator).tolist()
             for i, token in enumerate(chosen):
                 rows[i].append(token)  # rows that have ended go on, unseen, until the last one has
                 alive[i] = alive[i] and token != end
-            if not any(alive):
+            if not any(alive) or not left:
                 break
-            state.read(chosen)
+            state.read(rows)
     return [_until(row[n:], end) for row, n in zip(rows, begun)]
 
 
@@ -296,34 +294,42 @@ class _State:
     """Where generation stands: a cache that holds all rows so far, and the logits of what comes next."""
 
     def __init__(self, module: Decoder, rows: list[list[int]], length: int) -> None:
-        device = module.tokens.weight.device
         self.module = module
         self.cache = Cache(module, len(rows), length)
-        lengths = torch.tensor([len(row) for row in rows], device=device)
-        padded = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long, device=device)
-        for i, row in enumerate(rows):
-            padded[i, : len(row)] = torch.tensor(row)
-        self.logits = module.prefill(padded, lengths, self.cache)
-        self.places = lengths
+        self.logits, self.places = self._prefill(rows, self.cache)
         self.compiled = None
         if _compilable(module):
             from corollary.language.decoding import Compiled
 
             self.compiled = Compiled(module, self.cache)
 
-    @property
-    def full(self) -> bool:
-        return int(self.places.max()) >= self.cache.length
+    def _prefill(self, rows: list[list[int]], cache: Cache) -> tuple[Tensor, Tensor]:
+        device = self.module.tokens.weight.device
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        padded = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long, device=device)
+        for i, row in enumerate(rows):
+            padded[i, : len(row)] = torch.tensor(row)
+        return self.module.prefill(padded, lengths, cache), lengths
 
-    def read(self, chosen: list[int]) -> None:
-        if self.full:  # the next step begins anew with the younger half
-            return
-        tokens = torch.tensor(chosen, device=self.places.device)
+    def read(self, rows: list[list[int]]) -> None:
+        """Read the last token of every row."""
+        full = (self.places >= self.cache.length).nonzero()[:, 0]
+        if len(full):
+            self._forget(full, rows)
+        tokens = torch.tensor([row[-1] for row in rows], device=self.places.device)
         if self.compiled is not None:
             self.logits = self.compiled.advance(tokens, self.places)
         else:
             self.logits = self.module.advance(tokens, self.places, self.cache)
         self.places = self.places + 1
+
+    def _forget(self, full: Tensor, rows: list[list[int]]) -> None:
+        """Begin full rows anew with the younger half of what they have seen; the last token is still to be read."""
+        kept = max(1, self.cache.length // 2 - 1)
+        part = Cache(self.module, len(full), kept)
+        _, self.places[full] = self._prefill([rows[i][-kept - 1 : -1] for i in full.tolist()], part)
+        self.cache.keys[:, full, :, :kept] = part.keys
+        self.cache.values[:, full, :, :kept] = part.values
 
 
 def _compilable(module: Decoder) -> bool:

@@ -25,6 +25,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from corollary.base import Data, GradientTrained, Transformer, as_tensor
+from corollary.border import check_target
 from corollary.data.kinds import check_texts
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
@@ -233,9 +234,7 @@ class ELMo(Transformer, GradientTrained):
     def _check_y(self, X: list[str], y: Any) -> Any:
         if y is None:
             return None
-        if len(y) != len(X):
-            raise value("ELMo", f"y must have one label per text ({len(X)})", len(y))
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
         return codes
 
     def _learner(self, data: Data) -> Any:

@@ -7,8 +7,7 @@ A token, its place and its sentence are embedded, :math:`H^0 = \mathrm{norm}(E_x
     H' = \mathrm{norm}(A + \mathrm{gelu}(A W_1) W_2). \tag{1}
 
 Hidden tokens are guessed from :math:`E\,\mathrm{norm}(\mathrm{gelu}(W H_t)) + b` (2), and whether the second sentence follows
-the first from :math:`\tanh(W_p H_0)` (3). Of the 15 % of tokens that are to be guessed, 80 % are replaced by a mask, 10 %
-by a random token, and 10 % are left as they are (4).
+the first from :math:`\tanh(W_p H_0)` (3).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from corollary.engine.ragged import padding_mask
 from corollary.errors import value
 
-__all__ = ["SIZES", "BertNetwork", "mask_tokens"]
+__all__ = ["SIZES", "BertNetwork", "sentence_types", "visible"]
 
 # Published sizes.
 SIZES: dict[str, dict[str, int]] = {
@@ -37,21 +36,19 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 
-def mask_tokens(
-    tokens: Tensor, special: Tensor, mask: int, n_tokens: int, share: float = 0.15
-) -> tuple[Tensor, Tensor]:
-    """Return tokens as eq. 4 hides them, and which are to be guessed; ``special`` (b, t) ones never are.
+def visible(lengths: Tensor | None, steps: int, device: Any) -> Tensor | None:
+    """Return (b, steps), True inside each text; ``None`` if all are full: attention without a mask is faster."""
+    if lengths is None:
+        return None
+    if not torch.compiler.is_compiling() and bool((lengths == steps).all()):  # a graph cannot look at values
+        return None
+    return padding_mask(lengths, steps, device)
 
-    A text of which nothing was chosen has one token chosen, so that every batch has something to learn.
-    """
-    draw = torch.rand(tokens.shape, device=tokens.device).masked_fill(special, 2.0)
-    chosen = draw < share
-    least = draw.argmin(1, keepdim=True)
-    chosen.scatter_(1, least, chosen.gather(1, least) | (draw.gather(1, least) < 2))
-    fate = torch.rand(tokens.shape, device=tokens.device)
-    other = torch.randint(0, n_tokens, tokens.shape, device=tokens.device)
-    hidden = torch.where(chosen & (fate < 0.8), mask, tokens)
-    return torch.where(chosen & (fate >= 0.9), other, hidden), chosen
+
+def sentence_types(tokens: Tensor, part: int, n_types: int = 2) -> Tensor:
+    """Return the number of the sentence that each of tokens (b, t) stands in; ``part`` closes a sentence."""
+    closes = (tokens == part).long()
+    return (closes.cumsum(1) - closes).clamp_max(n_types - 1)
 
 
 class Block(nn.Module):
@@ -157,10 +154,9 @@ class BertNetwork(nn.Module):
         t = tokens.shape[1]
         kind = self.types.weight[0] if types is None else self.types(types)
         h = self.drop(self.norm(self.tokens(tokens) + kind + self.places.weight[:t]))
-        full = lengths is None or bool((lengths == t).all())
-        mask = None if full else padding_mask(lengths, t, tokens.device)[:, None, None]  # type: ignore[arg-type]
+        seen = visible(lengths, t, tokens.device)
         for block in self.blocks:
-            h = block(h, mask)
+            h = block(h, None if seen is None else seen[:, None, None])
         return h
 
     def pooled(self, h: Tensor) -> Tensor:

@@ -14,10 +14,8 @@ longer than the context is read in overlapping windows, so that a token sees at 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +26,16 @@ from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, GradientTrained, LanguageModel
 from corollary.engine.run import current
+from corollary.engine.sgd import seeded
 from corollary.engine.training import Training
-from corollary.errors import kind, value
+from corollary.errors import value
 from corollary.language import tokens as tokenizers
+from corollary.language.checkpoints import gpt2_weights, read_checkpoint, tokenizer_path
 from corollary.language.decoder import Decoder, generate
 
 __all__ = ["GPT", "WindowBatches"]
 
-BATCH = 16  # windows scored at a time
+BATCH, LOGITS = 32, 2**25  # the most windows, and logits, scored at a time
 # What transformers calls the activations that we have.
 THEIR_ACTIVATIONS = {
     "gelu": "gelu",
@@ -98,6 +98,18 @@ class WindowBatches:
 def _mixed(order: Tensor) -> int:
     """Return a number that a permutation decides."""
     return int(np.random.SeedSequence(order[:8].tolist()).generate_state(1)[0])
+
+
+def spread(n: int, context: int, stride: int) -> list[tuple[int, int, int]]:
+    """Return windows over n tokens to predict: begin, end, and the first that no window before has predicted.
+
+    >>> spread(10, 4, 3)
+    [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
+    """
+    ends = [min(n, context)]
+    while ends[-1] < n:
+        ends.append(min(ends[-1] + stride, n))
+    return [(max(0, end - context), end, fresh) for fresh, end in zip([0, *ends], ends)]
 
 
 def next_token_loss(module: nn.Module, windows: Tensor) -> Tensor:
@@ -241,28 +253,27 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
         stride = max(1, self.context // 2) if stride is None else stride
         if stride > self.context:
             raise value("GPT", f"stride must not exceed the context of {self.context} tokens", stride)
-        end = self.tokenizer_.end
-        return [
-            self._score(np.concatenate([[end], self.tokenizer_.encode(text), [end]]), stride) for text in X
-        ]
+        encoded, end = [self._encode(text) for text in X], np.array([self._end()])
+        rows = [np.concatenate([end, codes, end]) for codes in encoded]
+        spans = [(i, *w) for i, row in enumerate(rows) for w in spread(len(row) - 1, self.context, stride)]
+        spans.sort(key=lambda span: span[2] - span[1])  # alike lengths together: little padding
+        most = max(1, min(BATCH, LOGITS // (self.n_tokens_ * self.context)))
+        out = [np.empty(len(row) - 1) for row in rows]
+        for start in range(0, len(spans), most):
+            self._score(spans[start : start + most], rows, out)
+        return out
 
     @torch.inference_mode()
-    def _score(self, tokens: np.ndarray, stride: int) -> np.ndarray:
-        device = self.module_.tokens.weight.device
-        sequence = torch.from_numpy(tokens).to(device)
-        n = len(tokens) - 1  # tokens to predict
-        out = np.empty(n)
-        first = min(n, self.context)
-        out[:first] = self._window(sequence[None, : first + 1])[0]
-        ends = np.unique(np.minimum(np.arange(self.context + stride, n + stride, stride), n))
-        done = first
-        for begin in range(0, len(ends), BATCH):
-            chosen = ends[begin : begin + BATCH]
-            windows = torch.stack([sequence[e - self.context : e + 1] for e in chosen])
-            for e, logs in zip(chosen, self._window(windows)):
-                out[done:e] = logs[self.context - (e - done) :]
-                done = int(e)
-        return out
+    def _score(
+        self, spans: list[tuple[int, int, int, int]], rows: list[np.ndarray], out: list[np.ndarray]
+    ) -> None:
+        """Write the log-probabilities of some windows to where they belong; what pads them is seen by no token."""
+        windows = np.zeros((len(spans), spans[-1][2] - spans[-1][1] + 1), dtype=np.int64)
+        for window, (i, begin, end, _) in zip(windows, spans):
+            window[: end - begin + 1] = rows[i][begin : end + 1]
+        found = self._window(torch.from_numpy(windows).to(self.module_.tokens.weight.device))
+        for logs, (i, begin, end, fresh) in zip(found, spans):
+            out[i][fresh:end] = logs[fresh - begin : end - begin]
 
     def _window(self, windows: Tensor) -> np.ndarray:
         """Return log p of every token but the first: (b, t + 1) -> (b, t)."""
@@ -282,11 +293,8 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
 
     def _prompt(self, prompt: Any) -> list[int]:
         if isinstance(prompt, str):
-            if self.tokenizer_ is None:
-                do = "Pass prompts as lists of integers, or tokenizer= to from_transformers."
-                raise value("GPT", "texts need a tokenizer", "a model without one", do)
             # The end token opens a text, unless the prompt fills the context without it.
-            encoded = self.tokenizer_.encode(prompt).tolist()
+            encoded = self._encode(prompt).tolist()
             tokens = encoded if len(encoded) == self.context else [self.tokenizer_.end, *encoded]
         else:
             tokens = [int(token) for token in prompt]
@@ -304,6 +312,12 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
                 f"{min(tokens)} to {max(tokens)}",
             )
         return tokens
+
+    def _encode(self, text: str) -> np.ndarray:
+        if self.tokenizer_ is None:
+            do = "Pass prompts as lists of integers, or tokenizer= to from_transformers."
+            raise value("GPT", "texts need a tokenizer", "a model without one", do)
+        return self.tokenizer_.encode(text)
 
     def _end(self) -> int | None:
         return None if self.tokenizer_ is None else self.tokenizer_.end
@@ -337,7 +351,7 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
             Path of the tokenizer; by default that of the directory, if it has one. Without one, only
             ``module_`` and prompts of integers can be used.
         """
-        config, weights = _read(source)
+        config, weights = read_checkpoint(source, "GPT", "gpt2")
         theirs = config.get("activation_function", "gelu_new")
         if theirs not in THEIR_ACTIVATIONS:
             raise value(
@@ -361,78 +375,19 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
             "tied": config.get("tie_word_embeddings", True),
             "scales": _scales(config),
         }
-        model.dtype_ = str(weights["wte.weight"].dtype).removeprefix("torch.")
-        model.module_ = model._module()
-        model.module_.load_state_dict(_renamed(weights, model.options_["tied"]))
+        found = gpt2_weights(weights, model.options_["tied"])
+        model.dtype_ = str(found["tokens.weight"].dtype).removeprefix("torch.")
+        with seeded(0):
+            model.module_ = model._module()
+        model.module_.load_state_dict(found)
         model.module_.eval()
-        where = tokenizer or (source if isinstance(source, str | Path) else None)
-        found = where is not None and (tokenizer is not None or _has_tokenizer(Path(where)))
-        model.tokenizer_ = tokenizers.BytePairTokenizer.read(where) if found else None
+        where = tokenizer or tokenizer_path(source, "tokenizer.json", "merges.txt")
+        model.tokenizer_ = None if where is None else tokenizers.BytePairTokenizer.read(where)
         model.n_iter_, model.history_ = 0, []
         return model
-
-
-def _has_tokenizer(path: Path) -> bool:
-    return (path / "tokenizer.json").is_file() or (path / "merges.txt").is_file()
-
-
-def _read(source: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the configuration and the weights, by GPT-2's names without the prefix."""
-    if hasattr(source, "state_dict") and hasattr(source, "config"):
-        config, weights = source.config.to_dict(), source.state_dict()
-    elif isinstance(source, str | Path):
-        config, weights = _read_directory(Path(source))
-    else:
-        raise kind(
-            "GPT", "source must be a transformers model or the path of a directory", type(source).__name__
-        )
-    if config.get("model_type") != "gpt2":
-        raise value("GPT", "the model must be a GPT-2 (model_type 'gpt2')", repr(config.get("model_type")))
-    return config, {name.removeprefix("transformer."): w.detach() for name, w in weights.items()}
-
-
-def _read_directory(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors.torch import load_file
-
-    files = sorted(path.glob("*.safetensors"))
-    if not (path / "config.json").is_file() or not files:
-        got = ", ".join(sorted(p.name for p in path.iterdir())[:6]) if path.is_dir() else "no such directory"
-        do = "Write one with model.save_pretrained(path); pickled weights (.bin) are not read."
-        raise value("GPT", f"{str(path)!r} must hold config.json and model.safetensors", got, do)
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        weights.update(load_file(file))
-    return json.loads((path / "config.json").read_text()), weights
 
 
 def _scales(config: Mapping[str, Any]) -> list[float]:
     base = (config["n_embd"] // config["n_head"]) ** -0.5 if config.get("scale_attn_weights", True) else 1.0
     by_layer = config.get("scale_attn_by_inverse_layer_idx", False)
     return [base / (i + 1 if by_layer else 1) for i in range(config["n_layer"])]
-
-
-OURS = {
-    "ln_1": "norm1",
-    "attn.c_attn": "qkv",
-    "attn.c_proj": "mix",
-    "ln_2": "norm2",
-    "mlp.c_fc": "expand",
-    "mlp.c_proj": "contract",
-}
-
-
-def _renamed(weights: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor]:
-    """Return their weights by our names; their linear maps are stored the other way round."""
-    top = {"wte.weight": "tokens.weight", "wpe.weight": "places.weight", "ln_f.weight": "norm.weight"}
-    top["ln_f.bias"] = "norm.bias"
-    if not tied:
-        top["lm_head.weight"] = "head.weight"
-    out = {ours: weights[theirs] for theirs, ours in top.items()}
-    for name, weight in weights.items():
-        parts = name.split(".", 2)
-        if parts[0] != "h" or name.endswith((".attn.bias", ".attn.masked_bias")):
-            continue
-        layer, _, end = parts[2].rpartition(".")
-        turned = weight.T if layer in OURS and "ln" not in layer and end == "weight" else weight
-        out[f"blocks.{parts[1]}.{OURS[layer]}.{end}"] = turned.contiguous()
-    return out

@@ -81,6 +81,10 @@ class WordPieces:
         """Return the text of pieces."""
         return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=True))
 
+    def piece(self, token: int) -> str:
+        """Return one piece as it stands in a text."""
+        return str(self.inner.id_to_token(token)).removeprefix("##")
+
     def __getstate__(self) -> str:
         return self.dump()
 

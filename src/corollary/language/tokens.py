@@ -76,17 +76,20 @@ class CharacterTokenizer:
     def encode(self, text: str) -> np.ndarray:
         """Return one integer per character."""
         codes = _codes(text)
-        places = np.searchsorted(self.codes, codes)
-        wrong = np.flatnonzero(self.codes[np.minimum(places, len(self.codes) - 1)] != codes)
-        if wrong.size:
-            known = "".join(map(chr, self.codes[:40])) + ("…" if len(self.codes) > 40 else "")
+        known = np.isin(codes, self.codes)
+        if not known.all():
+            strange = sorted(set(map(chr, codes[~known])))
+            listed = ", ".join(map(repr, strange[:8])) + (", …" if len(strange) > 8 else "")
             raise errors.value(
                 "CharacterTokenizer",
-                f"texts must be made of the {len(self.codes)} characters it was trained on ({known!r})",
-                f"{chr(codes[wrong[0]])!r} at position {wrong[0]}",
-                'Leave it out, or use tokenizer="bytepair", which knows every character.',
+                f"texts must be made of the {len(self.codes)} characters it was trained on ({self._shown()!r})",
+                f"{listed}, first at position {int(np.argmin(known))}",
+                'Leave them out, or use tokenizer="bytepair", which knows every character.',
             )
-        return places + 1
+        return np.searchsorted(self.codes, codes) + 1
+
+    def _shown(self) -> str:
+        return "".join(map(chr, self.codes[:40])) + ("…" if len(self.codes) > 40 else "")
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the characters."""

@@ -7,27 +7,32 @@ Symbols are embedded, scaled by :math:`\sqrt d`, and told their place by
 so that :math:`p_{t+\Delta}` is a fixed rotation of :math:`p_t`. The blocks between are torch's own
 ``torch.nn.Transformer``: attention :math:`\mathrm{softmax}(QK^\top/\sqrt{d_h})V` of the source to itself, of the target to
 its own past, and of the target to the source; :math:`p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)` (2).
+
+Keys and values of the source, and of what has been said, do not change while an answer grows. They are kept, so that
+one more symbol costs one row of every block instead of all of them.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from corollary.base import Data
-from corollary.engine.ragged import padding_mask
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.language.encoder import visible
 from corollary.sequences import words
 from corollary.sequences.pairs import BaseTranslator, pair_loss
 from corollary.sequences.search import beam_search
 
-__all__ = ["Transformer", "TransformerNetwork", "sinusoids"]
+__all__ = ["Said", "Transformer", "TransformerNetwork", "sinusoids"]
 
 
 def sinusoids(steps: int, dimension: int) -> Tensor:
@@ -35,6 +40,41 @@ def sinusoids(steps: int, dimension: int) -> Tensor:
     rates = 10000.0 ** (-torch.arange(0, dimension, 2, dtype=torch.float64) / dimension)
     angles = torch.arange(steps, dtype=torch.float64)[:, None] * rates
     return torch.stack([torch.sin(angles), torch.cos(angles)], 2).flatten(1)[:, :dimension]
+
+
+@dataclass
+class Said:
+    """What decoding keeps: for every layer, keys and values (b, heads, t, d_h) of the source and of what is said."""
+
+    source: list[tuple[Tensor, Tensor]]
+    past: list[tuple[Tensor, Tensor]]
+    seen: Tensor | None  # (b, 1, 1, s), which of the source are no padding; None: all
+
+    @property
+    def length(self) -> int:
+        """The number of symbols said."""
+        return self.past[0][0].shape[2]
+
+    def take(self, rows: Tensor) -> Said:
+        """Return the rows in another order, or more of them; those that share an input share its source."""
+        same = len(rows) == len(self.source[0][0])
+        past = [(k[rows], v[rows]) for k, v in self.past]
+        if same:  # beams of one input changed places among themselves
+            return Said(self.source, past, self.seen)
+        source = [(k[rows], v[rows]) for k, v in self.source]
+        return Said(source, past, self.seen if self.seen is None else self.seen[rows])
+
+
+def _project(attention: nn.MultiheadAttention, h: Tensor, first: int, last: int) -> list[Tensor]:
+    """Return queries (0), keys (1) and values (2) from ``first`` to before ``last``, each (b, heads, t, d_h)."""
+    d, rows = attention.embed_dim, slice(first * attention.embed_dim, last * attention.embed_dim)
+    joined = F.linear(h, attention.in_proj_weight[rows], attention.in_proj_bias[rows])
+    return [part.unflatten(2, (attention.num_heads, -1)).transpose(1, 2) for part in joined.split(d, 2)]
+
+
+def _attend(attention: nn.MultiheadAttention, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+    found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    return attention.out_proj(found.transpose(1, 2).flatten(2))
 
 
 class TransformerNetwork(nn.Module):
@@ -81,21 +121,45 @@ class TransformerNetwork(nn.Module):
 
     def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return the source's states (b, s, d), and which of them are padding."""
-        full = lengths is None or bool((lengths == x.shape[1]).all())
-        hidden = None if full else ~padding_mask(lengths, x.shape[1], x.device)  # type: ignore[arg-type]
+        seen = visible(lengths, x.shape[1], x.device)
+        hidden = None if seen is None else ~seen
         return self.core.encoder(self._embed(self.source, x), src_key_padding_mask=hidden), hidden
 
     def decode(self, y: Tensor, memory: Tensor, hidden: Tensor | None) -> Tensor:
         """Return logits for every place of y; none sees what comes after it."""
         later = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool, device=y.device).triu(1)
-        h = self.core.decoder(
-            self._embed(self.target, y), memory, tgt_mask=later, memory_key_padding_mask=hidden
-        )
+        masks = {"tgt_mask": later, "tgt_is_causal": True, "memory_key_padding_mask": hidden}
+        h = self.core.decoder(self._embed(self.target, y), memory, **masks)
         return self.head(h)
 
-    def _embed(self, table: nn.Embedding, tokens: Tensor) -> Tensor:
-        places = sinusoids(tokens.shape[1], self.dimension).to(table.weight)
+    def _embed(self, table: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
+        places = sinusoids(start + tokens.shape[1], self.dimension)[start:].to(table.weight)
         return self.drop(table(tokens) * math.sqrt(self.dimension) + places)
+
+    # --- one symbol at a time ----------------------------------------------------------------------------
+
+    def begin(self, memory: Tensor, hidden: Tensor | None) -> Said:
+        """Return what to keep before the first symbol, for the source's states as :meth:`encode` gives them."""
+        source = [tuple(_project(layer.multihead_attn, memory, 1, 3)) for layer in self.core.decoder.layers]
+        past = [(k[:, :, :0], v[:, :, :0]) for k, v in source]
+        return Said(source, past, None if hidden is None else ~hidden[:, None, None])
+
+    def advance(self, symbols: Tensor, said: Said) -> tuple[Tensor, Said]:
+        """Return the logits (b, n_out) after one more symbol (b,) of each row, and what to keep then.
+
+        In evaluation: nothing is dropped.
+        """
+        h = self._embed(self.target, symbols[:, None], said.length)  # (b, 1, d)
+        past = []
+        for layer, kept, (keys, values) in zip(self.core.decoder.layers, said.past, said.source):
+            q, k, v = _project(layer.self_attn, h, 0, 3)
+            k, v = torch.cat([kept[0], k], 2), torch.cat([kept[1], v], 2)
+            past.append((k, v))
+            h = layer.norm1(h + _attend(layer.self_attn, q, k, v, None))
+            (q,) = _project(layer.multihead_attn, h, 0, 1)
+            h = layer.norm2(h + _attend(layer.multihead_attn, q, keys, values, said.seen))
+            h = layer.norm3(h + layer.linear2(layer.activation(layer.linear1(h))))
+        return self.head(self.core.decoder.norm(h))[:, 0], Said(said.source, past, said.seen)
 
 
 class Transformer(BaseTranslator):
@@ -142,7 +206,8 @@ class Transformer(BaseTranslator):
     Notes
     -----
     Maximises equation (2) of :mod:`corollary.language.transformer`. O(t^2 d + t d^2) per text and layer. The notes print
-    the frequencies of eq. 1 with the wrong sign and one for each coordinate; then no shift is a rotation.
+    the frequencies of eq. 1 with the wrong sign and one for each coordinate; then no shift is a rotation. Symbols that
+    ``fit`` has not seen count as one unknown symbol; it is written as U+FFFD.
 
     References
     ----------
@@ -213,18 +278,14 @@ class Transformer(BaseTranslator):
         return TransformerNetwork(*self._sizes(), **{name: getattr(self, name) for name in names})
 
     def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
-        memory, hidden = self.module_.encode(tokens, lengths)
-        empty = tokens.new_empty(len(tokens), 0)
-
-        def advance(symbols: Tensor, kept: Any) -> tuple[Tensor, Any]:
-            said = torch.cat([kept[0], symbols[:, None]], 1)
-            logits = self.module_.decode(said, *kept[1:])[:, -1]
-            return logits.log_softmax(-1), (said, *kept[1:])
+        def advance(symbols: Tensor, said: Said) -> tuple[Tensor, Said]:
+            logits, said = self.module_.advance(symbols, said)
+            return logits.log_softmax(-1), said
 
         return beam_search(
             advance,
-            lambda kept, rows: tuple(part if part is None else part[rows] for part in kept),
-            (empty, memory, hidden),
+            Said.take,
+            self.module_.begin(*self.module_.encode(tokens, lengths)),
             len(tokens),
             beam_size=self.beam_size,
             max_length=self._longest_answer(),
