@@ -79,3 +79,60 @@ def test_output_form_and_unfitted():
     with pytest.raises(NotFittedError):
         WillshawMemory().capacity()
     assert WillshawMemory().partial_fit(X).n_patterns_ == 5
+
+
+# --- pairs -----------------------------------------------------------------------------------------------
+
+
+def test_pairs_equal_brute_force():
+    X, Y = patterns(40, 100, 6).toarray(), patterns(40, 70, 4, seed=1).toarray()
+    model = WillshawMemory().fit(X, Y)
+    theta = np.minimum(1, X.T @ Y)
+    assert (model.paired_, model.n_outputs_, model.bits_.shape) == (True, 70, (100, 2))
+    np.testing.assert_array_equal(unpacked(model.bits_, 70), theta.astype(bool))
+    cues = X * (np.random.default_rng(2).random(X.shape) < 0.7)
+    cues[3] = 0
+    expected = (cues @ theta >= cues.sum(1, keepdims=True)) & (cues.sum(1, keepdims=True) > 0)
+    np.testing.assert_array_equal(model.recall(cues), expected)
+    np.testing.assert_array_equal(model.recall(sparse.csr_matrix(cues)).toarray(), expected)
+    assert (model.recall(X) >= Y).all()  # no stored one is ever missing
+    np.testing.assert_array_equal(WillshawMemory().fit(X, X).bits_, WillshawMemory().fit(X).bits_)
+
+
+def test_hundreds_of_thousands_of_pairs(tmp_path):
+    X, Y = patterns(300_000, 8192, 13), patterns(300_000, 4096, 12, seed=1)
+    model = WillshawMemory().fit(X, Y)
+    assert model.bits_.nbytes == 8192 * 4096 // 8
+    report = model.capacity()
+    assert report.fill == pytest.approx(report.expected_fill, abs=0.005)
+    some = slice(0, 300_000, 1000)
+    extra = model.recall(X[some]) - Y[some]
+    assert extra.min() >= 0
+    # 300 recalls of about 4 ones too many each, which differ by about their root
+    assert extra.sum() / 300 == pytest.approx(report.spurious, rel=0.25)
+    half = WillshawMemory().partial_fit(X[:150_000], Y[:150_000]).partial_fit(X[150_000:], Y[150_000:])
+    np.testing.assert_array_equal(half.bits_, model.bits_)
+    assert half.output_ones_ == pytest.approx(model.output_ones_)
+    again = corollary.load(model.save(tmp_path / "memory.safetensors"))
+    assert (again.recall(X[some]) != model.recall(X[some])).nnz == 0
+
+
+def test_a_fit_of_pairs_resumes_exactly(tmp_path):
+    X, Y = patterns(200_000, 256, 3), patterns(200_000, 128, 3, seed=1)
+    whole = WillshawMemory().fit(X, Y)
+    with corollary.Run(tmp_path, callbacks=[lambda event: event.step == 2], checkpoint_every=0):
+        WillshawMemory().fit(X, Y)
+    with corollary.Run(tmp_path, resume=True):
+        resumed = WillshawMemory().fit(X, Y)
+    np.testing.assert_array_equal(resumed.bits_, whole.bits_)
+
+
+def test_partners_that_do_not_fit_are_named():
+    X = patterns(5, 70, 4).toarray()
+    with pytest.raises(ValueError, match=r"Y must have one row per row of X \(5\); got 4"):
+        WillshawMemory().fit(X, X[:4])
+    with pytest.raises(ValueError, match="Y must have 70 columns, as in fit; got none"):
+        WillshawMemory().fit(X, X).partial_fit(X)
+    with pytest.raises(ValueError, match="Y must be left out, as in fit; got 3 columns"):
+        WillshawMemory().fit(X).partial_fit(X, X[:, :3])
+    assert not WillshawMemory().fit(X, np.arange(5)).paired_  # labels, as any transformer gets
