@@ -247,3 +247,33 @@ def test_bad_input_is_named():
     R.data[0] = -2
     with pytest.raises(ValueError, match="implicit feedback must be non-negative; got minimum -2"):
         ALS(3, feedback="implicit").fit(R)
+
+
+def test_implicit_feedback_is_scored_by_rank():
+    rng = np.random.default_rng(0)
+    R = counts(users=80, items=30, known=900)
+    model = ALS(4, feedback="implicit", max_iter=10, random_state=0).fit(R)
+    scores = model.user_factors_ @ model.item_factors_.T
+    held = sparse.csr_matrix(rng.poisson(0.2, (80, 30)).astype(float))
+    coo, total, ranks = held.tocoo(), 0.0, 0.0
+    for u, i, r in zip(coo.row, coo.col, coo.data):
+        before = (scores[u] > scores[u, i]).sum() + 0.5 * ((scores[u] == scores[u, i]).sum() - 1)
+        ranks, total = ranks + r * before / 29, total + r
+    assert model.score(held) == pytest.approx(1 - ranks / total, abs=1e-12)
+    assert 0.4 < model.score(held) < 0.6  # these counts have nothing to do with the fitted ones
+    assert model.score(R) > 0.65
+    model.item_factors_[:] = 0
+    assert model.score(R) == pytest.approx(0.5)  # equal scores share their places
+    with pytest.raises(ValueError, match="ALS: X must have a count above 0 to be scored; got none"):
+        model.score(held * 0)
+
+
+def test_scores_follow_preferences_that_were_held_out():
+    rng = np.random.default_rng(1)
+    taste, kind = rng.integers(2, size=200), np.arange(60) % 2
+    clicks = rng.random((200, 60)) < np.where(taste[:, None] == kind, 0.4, 0.02)
+    test = clicks & (rng.random(clicks.shape) < 0.3)
+    model = ALS(2, feedback="implicit", alpha=5.0, random_state=0)
+    model.fit(sparse.csr_matrix((clicks & ~test).astype(float)))
+    # with two kinds of items, those of the right kind fill the first half: a rank of a quarter at best
+    assert 0.65 < model.score(sparse.csr_matrix(test.astype(float))) < 0.8
