@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import corollary
-from corollary.mixtures.gaussian import EM, GaussianMixture, Parameters, coefficients, log_joint
+from corollary.mixtures.gaussian import EM, GaussianMixture, Parameters, log_joint
+from corollary.mixtures.gaussian_moments import coefficients
 
 TYPES = ["full", "tied", "diag", "spherical"]
 

@@ -23,10 +23,9 @@ from __future__ import annotations
 import math
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
@@ -35,244 +34,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from corollary.base import Clusterer, Data, Density, Estimator, Generator, as_tensor
+from corollary.base import Clusterer, Data, Density, Estimator, Generator
 from corollary.border import as_given
-from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.mixtures.gaussian_em import EM
+from corollary.mixtures.gaussian_moments import (
+    TINY,
+    Parameters,
+    constrained,
+    form,
+    log_joint,
+    m_step,
+    maximised,
+)
 
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 
-WIDEST = 64  # features up to which a sweep works on products of coordinates
-SPREAD = 1e6  # variance over the narrowest component's beyond which those products would cancel
 DECAY = 0.6  # of the step size in (3)
-CHUNK = 2048  # rows that stay in cache while their densities are computed
-TINY = 10 * np.finfo(np.float64).eps  # keeps an empty component from dividing by zero
-
-
-class Parameters(NamedTuple):
-    """Weights (k,), means (k, d), and covariances and Cholesky factors of the precisions by type."""
-
-    weights: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
-    precisions_cholesky: np.ndarray
-
-
-# --- equations -------------------------------------------------------------------------------------------
-
-
-def form(kind: str) -> str:
-    """Return how covariances of a type are stored; "unit" ones are spherical."""
-    return "spherical" if kind == "unit" else kind
-
-
-def log_joint(X: np.ndarray, p: Parameters, kind: str) -> np.ndarray:
-    """Return log pi_z + log N(x_t; mu_z, Sigma_z), of shape (n, k), in float64."""
-    k, d = p.means.shape
-    log_det = checks._compute_log_det_cholesky(p.precisions_cholesky, form(kind), d, xp=np)
-    with np.errstate(divide="ignore"):
-        constant = np.log(p.weights) + log_det - 0.5 * d * math.log(2 * math.pi)
-    factors, out = torch.from_numpy(p.precisions_cholesky), np.empty((len(X), k))
-    if kind in ("full", "tied"):
-        factors = factors.expand(k, d, d).transpose(0, 1).reshape(d, k * d)
-    else:
-        factors = factors.reshape(k, -1).expand(k, d)
-    means = torch.from_numpy(p.means)
-    for begin in range(0, len(X), CHUNK):
-        rows = as_tensor(X[begin : begin + CHUNK]).double()
-        for z in range(k):
-            gap = rows - means[z]
-            scaled = (
-                gap @ factors[:, z * d : (z + 1) * d] if kind in ("full", "tied") else gap.mul_(factors[z])
-            )
-            out[begin : begin + CHUNK, z] = scaled.square_().sum(1).numpy()
-    return constant - 0.5 * out
-
-
-def constrained(second: np.ndarray, means: np.ndarray, N: np.ndarray, kind: str, reg: float) -> np.ndarray:
-    """Return the covariances of eq. 2 from mean second moments: (k, d, d) if full or tied, else (k, d)."""
-    k, d = means.shape
-    if kind == "unit":
-        return np.ones(k)
-    if kind in ("full", "tied"):
-        C = second - means[:, :, None] * means[:, None, :]
-        if kind == "tied":
-            C = np.einsum("k,kij->ij", N / N.sum(), C)
-        C[..., np.arange(d), np.arange(d)] += reg
-        return C
-    variances = second - means**2 + reg
-    return variances if kind == "diag" else variances.mean(axis=1)
-
-
-def maximised(N: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> Parameters:
-    """Return the parameters with their precisions; raises where a covariance is not positive."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factors = checks._compute_precision_cholesky(covariances, form(kind), xp=np)
-    return Parameters(N / N.sum(), means, covariances, factors)
-
-
-def coefficients(p: Parameters, kind: str, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return W (k, f) and c (k,) such that the joint log-density is c + W phi(x - centre)."""
-    means, factors = p.means - centre, p.precisions_cholesky
-    k, d = means.shape
-    log_det = checks._compute_log_det_cholesky(factors, form(kind), d, xp=np)
-    if kind in ("full", "tied"):
-        P = np.broadcast_to(factors @ np.swapaxes(factors, -1, -2), (k, d, d))
-        i, j = np.triu_indices(d)
-        linear = np.einsum("kij,kj->ki", P, means)
-        W = np.hstack([linear, -0.5 * P[:, i, j] * np.where(i == j, 1.0, 2.0)])
-    else:
-        P = np.broadcast_to((factors**2).reshape(k, -1), (k, d))
-        linear = P * means
-        W = np.hstack([linear, -0.5 * P])
-    with np.errstate(divide="ignore"):
-        c = np.log(p.weights) + log_det - 0.5 * (d * math.log(2 * math.pi) + (linear * means).sum(axis=1))
-    return np.ascontiguousarray(W), np.maximum(c, -1e300)
-
-
-def unpacked(S: np.ndarray, d: int, full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first moments (k, d) and second moments (k, d, d) or (k, d) in a block of sums."""
-    if not full:
-        return S[:, :d], S[:, d:]
-    i, j = np.triu_indices(d)
-    second = np.empty((len(S), d, d))
-    second[:, i, j] = second[:, j, i] = S[:, d:]
-    return S[:, :d], second
-
-
-# --- learner ---------------------------------------------------------------------------------------------
-
-
-class EM(Iteration):
-    """Sweeps of EM from ``n_init`` starts, one after the other; the best end is kept."""
-
-    saved = ("trial", "inner", "parameters", "bound", "bounds", "best", "random")
-
-    def __init__(self, model: GaussianMixture, data: Data, start: Parameters | None, bound: float) -> None:
-        self.model, self.n_init = model, model.n_init if start is None else 1
-        super().__init__(max_iter=self.n_init * model.max_iter)
-        self.X, self.weight, self.kind = data.X, data.sample_weight, model.covariance_type
-        self.random = model._random()
-        self.trial = self.inner = 0
-        self.parameters: Any = start
-        self.bound, self.bounds = bound, []
-        self.best: dict[str, Any] = {}
-        rows = current().shard(len(self.X))
-        self.rows = self.X[rows]
-        self.row_weight = None if self.weight is None else self.weight[rows]
-        self.total = len(self.X) if self.weight is None else float(self.weight.sum())
-        self.centre = self.X.mean(axis=0, dtype=np.float64)
-        self.variance = self.X.var(axis=0, dtype=np.float64)
-        self.columns: Any = None
-
-    @property
-    def done(self) -> bool:
-        """Whether every start has converged or used up its iterations."""
-        return self.trial >= self.n_init or self.model.max_iter == 0
-
-    def initial(self) -> Parameters:
-        """Return where a start begins."""
-        return self.model._start(self.X, self.weight, self.random)
-
-    def sweep(self) -> Metrics:
-        """Do one E and one M step of the present start."""
-        p = Parameters(*self.parameters) if self.parameters is not None else self.initial()
-        if self.products_are_safe(p):
-            from corollary.mixtures.gaussian_kernels import one_blas_thread
-
-            with one_blas_thread():
-                bound, self.parameters = self.fast(p)
-        else:
-            bound, self.parameters = self.careful(p)
-        self.inner += 1
-        self.bounds.append(bound)
-        converged = abs(bound - self.bound) < self.model.tol
-        self.bound = bound
-        trial = self.trial
-        if converged or self.inner >= self.model.max_iter:
-            self._end(converged)
-        return {"log_likelihood": bound, "start": trial}
-
-    def _end(self, converged: bool) -> None:
-        if not self.best or self.bound > self.best["bound"]:
-            self.best = {
-                "parameters": self.parameters,
-                "bound": self.bound,
-                "bounds": self.bounds,
-                "n_iter": self.inner,
-                "converged": converged,
-            }
-        self.trial, self.inner, self.bounds, self.bound, self.parameters = (
-            self.trial + 1,
-            0,
-            [],
-            -math.inf,
-            None,
-        )
-
-    def result(self) -> dict[str, Any]:
-        """Return the best end, or where things stand if a start was interrupted."""
-        if self.best:
-            return self.best
-        p = self.parameters if self.parameters is not None else self.initial()
-        return {
-            "parameters": p, "bound": self.bound, "bounds": self.bounds, "n_iter": self.inner, "converged": False,
-        }  # fmt: skip
-
-    # --- two ways to do the same -------------------------------------------------------------------------
-
-    def products_are_safe(self, p: Parameters) -> bool:
-        """Whether the centred data's products are not so large that small covariances drown in rounding."""
-        d = self.X.shape[1]
-        if d > WIDEST:
-            return False
-        factors = p.precisions_cholesky
-        sharpest = (factors**2).sum(axis=-1) if self.kind in ("full", "tied") else (factors**2).reshape(-1, 1)
-        return bool((sharpest * self.variance).max() < SPREAD)
-
-    def fast(self, p: Parameters) -> tuple[float, Parameters]:
-        """Do one sweep on features that are products, equation 1 of the kernels."""
-        from corollary.mixtures.gaussian_kernels import sweep
-
-        full = self.kind in ("full", "tied")
-        if self.columns is None:
-            self.columns = np.ascontiguousarray((self.rows - self.centre.astype(self.X.dtype)).T)
-            self.centre = self.centre.astype(self.X.dtype).astype(np.float64)
-        sums = sweep(self.columns, self.row_weight, *coefficients(p, self.kind, self.centre), full)
-        run = current()
-        N, S = run.sum(sums.N) + TINY, run.sum(sums.S)
-        first, second = unpacked(S / N[:, None], self.X.shape[1], full)
-        C = constrained(second, first, N, self.kind, self.model.reg_covar)
-        bound = float(run.sum(np.array(sums.log_likelihood))) / self.total
-        return bound, maximised(N, first + self.centre, C, self.kind)
-
-    def careful(self, p: Parameters) -> tuple[float, Parameters]:
-        """Do one sweep on differences from the means, for wide data or sharp components."""
-        joint = log_joint(self.rows, p, self.kind)
-        norm = logsumexp(joint, axis=1)
-        q = np.exp(joint - norm[:, None])
-        if self.row_weight is not None:
-            q, norm = q * self.row_weight[:, None], norm * self.row_weight
-        bound = float(current().sum(np.array(norm.sum(dtype=np.float64)))) / self.total
-        return bound, m_step(self.rows, q, self.kind, self.model.reg_covar)
-
-
-def m_step(X: np.ndarray, q: np.ndarray, kind: str, reg: float) -> Parameters:
-    """Return eq. 2 for weighted responsibilities (n, k), from differences to the new means."""
-    run = current()
-    N = run.sum(q.sum(axis=0, dtype=np.float64)) + TINY
-    means = run.sum((q.T @ X).astype(np.float64)) / N[:, None]
-    k, d = means.shape
-    full = kind in ("full", "tied")
-    second = np.zeros((k, d, d) if full else (k, d))
-    for z in range(k if kind != "unit" else 0):
-        gap = X - means[z]
-        second[z] = (q[:, z, None] * gap).T @ gap if full else q[:, z] @ gap**2
-    second = run.sum(second) / (N[:, None, None] if full else N[:, None])
-    return maximised(N, means, constrained(second, np.zeros_like(means), N, kind, reg), kind)
-
-
-# --- estimator -------------------------------------------------------------------------------------------
 
 
 class GaussianMixture(Clusterer, Density, Generator, Estimator):

@@ -1,0 +1,145 @@
+"""The learner of the Gaussian mixture: EM from several starts, by one of two ways to do the same sweep."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from corollary.base import Data
+from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.run import current
+from corollary.mixtures.gaussian_moments import (
+    TINY,
+    Parameters,
+    coefficients,
+    constrained,
+    log_joint,
+    m_step,
+    maximised,
+    unpacked,
+)
+
+if TYPE_CHECKING:
+    from corollary.mixtures.gaussian import GaussianMixture
+
+__all__ = ["EM"]
+
+WIDEST = 64  # features up to which a sweep works on products of coordinates
+SPREAD = 1e6  # variance over the narrowest component's beyond which those products would cancel
+
+
+class EM(Iteration):
+    """Sweeps of EM from ``n_init`` starts, one after the other; the best end is kept."""
+
+    saved = ("trial", "inner", "parameters", "bound", "bounds", "best", "random")
+
+    def __init__(self, model: GaussianMixture, data: Data, start: Parameters | None, bound: float) -> None:
+        self.model, self.n_init = model, model.n_init if start is None else 1
+        super().__init__(max_iter=self.n_init * model.max_iter)
+        self.X, self.weight, self.kind = data.X, data.sample_weight, model.covariance_type
+        self.random = model._random()
+        self.trial = self.inner = 0
+        self.parameters: Any = start
+        self.bound, self.bounds = bound, []
+        self.best: dict[str, Any] = {}
+        rows = current().shard(len(self.X))
+        self.rows = self.X[rows]
+        self.row_weight = None if self.weight is None else self.weight[rows]
+        self.total = len(self.X) if self.weight is None else float(self.weight.sum())
+        self.centre = self.X.mean(axis=0, dtype=np.float64)
+        self.variance = self.X.var(axis=0, dtype=np.float64)
+        self.columns: Any = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every start has converged or used up its iterations."""
+        return self.trial >= self.n_init or self.model.max_iter == 0
+
+    def initial(self) -> Parameters:
+        """Return where a start begins."""
+        return self.model._start(self.X, self.weight, self.random)
+
+    def sweep(self) -> Metrics:
+        """Do one E and one M step of the present start."""
+        p = Parameters(*self.parameters) if self.parameters is not None else self.initial()
+        if self.products_are_safe(p):
+            from corollary.mixtures.gaussian_kernels import one_blas_thread
+
+            with one_blas_thread():
+                bound, self.parameters = self.fast(p)
+        else:
+            bound, self.parameters = self.careful(p)
+        self.inner += 1
+        self.bounds.append(bound)
+        converged = abs(bound - self.bound) < self.model.tol
+        self.bound = bound
+        trial = self.trial
+        if converged or self.inner >= self.model.max_iter:
+            self._end(converged)
+        return {"log_likelihood": bound, "start": trial}
+
+    def _end(self, converged: bool) -> None:
+        if not self.best or self.bound > self.best["bound"]:
+            self.best = {
+                "parameters": self.parameters,
+                "bound": self.bound,
+                "bounds": self.bounds,
+                "n_iter": self.inner,
+                "converged": converged,
+            }
+        self.trial, self.inner, self.bounds, self.bound, self.parameters = (
+            self.trial + 1,
+            0,
+            [],
+            -math.inf,
+            None,
+        )
+
+    def result(self) -> dict[str, Any]:
+        """Return the best end, or where things stand if a start was interrupted."""
+        if self.best:
+            return self.best
+        p = self.parameters if self.parameters is not None else self.initial()
+        return {
+            "parameters": p, "bound": self.bound, "bounds": self.bounds, "n_iter": self.inner, "converged": False,
+        }  # fmt: skip
+
+    # --- two ways to do the same -------------------------------------------------------------------------
+
+    def products_are_safe(self, p: Parameters) -> bool:
+        """Whether the centred data's products are not so large that small covariances drown in rounding."""
+        d = self.X.shape[1]
+        if d > WIDEST:
+            return False
+        factors = p.precisions_cholesky
+        sharpest = (factors**2).sum(axis=-1) if self.kind in ("full", "tied") else (factors**2).reshape(-1, 1)
+        return bool((sharpest * self.variance).max() < SPREAD)
+
+    def fast(self, p: Parameters) -> tuple[float, Parameters]:
+        """Do one sweep on features that are products, equation 1 of the kernels."""
+        from corollary.mixtures.gaussian_kernels import sweep
+
+        full = self.kind in ("full", "tied")
+        if self.columns is None:
+            self.columns = np.ascontiguousarray((self.rows - self.centre.astype(self.X.dtype)).T)
+            self.centre = self.centre.astype(self.X.dtype).astype(np.float64)
+        sums = sweep(self.columns, self.row_weight, *coefficients(p, self.kind, self.centre), full)
+        run = current()
+        N, S = run.sum(sums.N) + TINY, run.sum(sums.S)
+        first, second = unpacked(S / N[:, None], self.X.shape[1], full)
+        C = constrained(second, first, N, self.kind, self.model.reg_covar)
+        bound = float(run.sum(np.array(sums.log_likelihood))) / self.total
+        return bound, maximised(N, first + self.centre, C, self.kind)
+
+    def careful(self, p: Parameters) -> tuple[float, Parameters]:
+        """Do one sweep on differences from the means, for wide data or sharp components."""
+        joint = log_joint(self.rows, p, self.kind)
+        norm = logsumexp(joint, axis=1)
+        q = np.exp(joint - norm[:, None])
+        if self.row_weight is not None:
+            q, norm = q * self.row_weight[:, None], norm * self.row_weight
+        bound = float(current().sum(np.array(norm.sum(dtype=np.float64)))) / self.total
+        return bound, m_step(self.rows, q, self.kind, self.model.reg_covar)
