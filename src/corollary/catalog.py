@@ -97,6 +97,8 @@ em-mixture       | Mixture         | mixtures.mixture       | table | clusterer 
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
 plsa             | PLSA            | mixtures.plsa          | table | topic-model transformer | | Probabilistic latent semantic analysis
 lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation: topics by four inferences
+dirichlet-process | DirichletProcessMixture | mixtures.dirichlet_process | table | clusterer density generator | | Mixture whose number of components is learned
+indian-buffet    | IndianBuffetProcess | mixtures.indian_buffet | table | transformer generator | | Latent features whose number is learned
 # embeddings
 cooccurrence     | CooccurrenceEmbedding | embeddings.cooccurrence | text | transformer | | Word vectors from eigenvectors of co-occurrence
 skipgram-negative | SkipGram loss=negative | embeddings.skipgram | text | transformer | | Skip-gram word vectors by negative sampling
@@ -128,7 +130,7 @@ temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer
 transformer      | Transformer     | language.transformer   | text | translator | | Encoder-decoder transformer, for texts from texts
 elmo             | ELMo            | language.elmo          | text | transformer | | Words in context, from characters and two language models
 bert             | BERT            | language.bert          | text | transformer | | Bidirectional encoder, pre-trained on texts
-bert-classifier  | BERTClassifier  | language.bert          | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
+bert-classifier  | BERTClassifier  | language.bert_classifier | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
 # vision
 lenet            | ImageClassifier net=lenet | vision.classifier | image | classifier | | LeNet-5, for images

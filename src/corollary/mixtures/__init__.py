@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "DirichletProcessMixture": "dirichlet_process",
     "GaussianMixture": "gaussian",
+    "IndianBuffetProcess": "indian_buffet",
     "LatentDirichletAllocation": "lda",
     "Mixture": "mixture",
     "PLSA": "plsa",

@@ -47,7 +47,7 @@ TINY = 1e-300
 class Component(ABC):
     """A family of densities of rows with a weighted maximum-likelihood fit; parameters are a dict of (k, ...) arrays."""
 
-    discrete: ClassVar[bool] = False
+    owner = "Mixture"  # who an error speaks for
 
     @abstractmethod
     def check(self, X: np.ndarray) -> None:
@@ -122,13 +122,11 @@ class _Mean(Component):
 class Bernoulli(_Mean):
     """Independent bits."""
 
-    discrete = True
-
     def check(self, X: np.ndarray) -> None:
         """Take zeros and ones."""
         if not np.isin(X, (0, 1)).all():
             raise errors.value(
-                "Mixture", "bernoulli data must be 0 or 1", f"{_outside(X, (0, 1))}", "Binarise X."
+                self.owner, "bernoulli data must be 0 or 1", f"{_outside(X, (0, 1))}", "Binarise X."
             )
 
     def maximise(self, mean: np.ndarray, overall: np.ndarray, count: np.ndarray) -> dict[str, np.ndarray]:
@@ -150,13 +148,11 @@ class Bernoulli(_Mean):
 class Poisson(_Mean):
     """Independent counts."""
 
-    discrete = True
-
     def check(self, X: np.ndarray) -> None:
         """Take whole numbers from zero."""
         if (X < 0).any() or (X != np.round(X)).any():
             raise errors.value(
-                "Mixture", "poisson data must be counts", f"{_outside(X)}", "Use whole numbers from 0."
+                self.owner, "poisson data must be counts", f"{_outside(X)}", "Use whole numbers from 0."
             )
 
     def maximise(self, mean: np.ndarray, overall: np.ndarray, count: np.ndarray) -> dict[str, np.ndarray]:
@@ -179,7 +175,7 @@ class Exponential(_Mean):
     def check(self, X: np.ndarray) -> None:
         """Take numbers from zero."""
         if (X < 0).any():
-            raise errors.value("Mixture", "exponential data must not be negative", f"minimum {X.min():g}")
+            raise errors.value(self.owner, "exponential data must not be negative", f"minimum {X.min():g}")
 
     def maximise(self, mean: np.ndarray, overall: np.ndarray, count: np.ndarray) -> dict[str, np.ndarray]:
         """Return rates."""
@@ -197,8 +193,6 @@ class Exponential(_Mean):
 class Categorical(_Mean):
     """Independent symbols 0, 1, ...; features may have different numbers of them."""
 
-    discrete = True
-
     def __init__(self, smoothing: float, sizes: np.ndarray | None = None) -> None:
         super().__init__(smoothing)
         self.sizes = sizes
@@ -206,14 +200,14 @@ class Categorical(_Mean):
     def check(self, X: np.ndarray) -> None:
         """Take whole numbers from zero; the largest of each feature is remembered."""
         if (X < 0).any() or (X != np.round(X)).any():
-            raise errors.value("Mixture", "categorical data must be whole numbers from 0", f"{_outside(X)}")
+            raise errors.value(self.owner, "categorical data must be whole numbers from 0", f"{_outside(X)}")
         largest = X.max(axis=0).astype(np.int64) + 1
         if self.sizes is None:
             self.sizes = largest
         elif (largest > self.sizes).any():
             j = int(np.argmax(largest > self.sizes))
             raise errors.value(
-                "Mixture", f"feature {j} must stay below {self.sizes[j]}, as in fit", f"{largest[j] - 1}"
+                self.owner, f"feature {j} must stay below {self.sizes[j]}, as in fit", f"{largest[j] - 1}"
             )
 
     def statistics(self, X: np.ndarray) -> np.ndarray:
