@@ -57,10 +57,10 @@ class _View:
         self.tensor = linalg.sparse_tensor(X) if self.sparse and not masked else None
 
     def dot(self, B: np.ndarray, rows: slice) -> np.ndarray:
-        other = torch.from_numpy(B)
+        """Return these rows of X B."""
         if self.tensor is not None:
-            return (self.tensor @ other)[rows].numpy()
-        return (torch.from_numpy(self.X)[rows] @ other).numpy()
+            return (self.tensor @ torch.from_numpy(B))[rows].numpy()
+        return self.X[rows] @ B
 
     def csr(self, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.X.indptr[rows.start : rows.stop + 1], self.X.indices, self.X.data

@@ -125,7 +125,6 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
     def _learner(self, data: Data) -> Any:
         X, k = data.X, self.n_components
         self._check_rank(X, k)
-        self._variance = self._total_variance(X)
         if self.algorithm == "power":
             tol = self.tol or 10 * float(np.finfo(X.dtype).eps) ** 0.75
             learner: Any = PowerMethod(operator(X), k, self._rng(), 1000, tol)
@@ -135,7 +134,10 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
             ]
             seed = self._seed()
             learner = Once(lambda: solve(X, k, seed))
-        learner.X = X
+        learner.moments = (
+            mean_variance_axis(X, axis=0) if sparse.issparse(X) else (X.mean(axis=0), X.var(axis=0))
+        )
+        learner.n = X.shape[0]
         return learner
 
     def _check_rank(self, X: Any, k: int) -> None:
@@ -174,12 +176,12 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
             svd_flip(None, np.asarray(as_tensor(found["rows"])), u_based_decision=False)[1]
         )
         self.components_, self.singular_values_ = rows, as_tensor(found["values"]).numpy()
-        self.explained_variance_ = np.var(self._transform(learner.X), axis=0)
-        self.explained_variance_ratio_ = self.explained_variance_ / self._variance
-
-    def _total_variance(self, X: Any) -> float:
-        variance = mean_variance_axis(X, axis=0)[1] if sparse.issparse(X) else np.var(X, axis=0)
-        return float(variance.sum())
+        mean, variance = (np.asarray(part, np.float64) for part in learner.moments)
+        squares = (
+            self.singular_values_.astype(np.float64) ** 2 / learner.n - (rows @ mean) ** 2
+        )  # of X v, centred
+        self.explained_variance_ = np.maximum(squares, 0).astype(rows.dtype)
+        self.explained_variance_ratio_ = self.explained_variance_ / variance.sum()
 
     def _transform(self, X: Any) -> np.ndarray:
         if sparse.issparse(X) and X.format == "csr" and X.dtype == self.components_.dtype:
