@@ -46,7 +46,9 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise errors.value(
-                type(self).__name__, "y must have at least two classes", f"the one class {self.classes_[0]!r}"
+                type(self).__name__,
+                "y must have at least two classes",
+                f"the one class {self.classes_.tolist()[0]!r}",
             )
         return codes
 

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from corollary import errors
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics
 
@@ -217,6 +218,8 @@ class DeepLinearNetwork(Regressor, Estimator):
         x_mean, y_mean = X.mean(axis=0), Y.mean(axis=0)
         U, s, Vt = np.linalg.svd(X - x_mean, full_matrices=False)
         keep = s > s.max(initial=0.0) * 1e-10
+        if not keep.any():
+            raise errors.value("DeepLinearNetwork", "some feature must vary", "constant features alone")
         whitening = np.sqrt(len(X)) * (Vt[keep].T / s[keep])  # (d, r)
         unit = float(np.abs(Y - y_mean).max()) or 1.0
         gamma = (Y - y_mean).T @ ((X - x_mean) @ whitening) / len(X) / unit
