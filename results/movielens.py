@@ -52,18 +52,21 @@ class Parts:
     """NMF of the known entries."""
 
     def __init__(self, rank: int, penalty: float) -> None:
-        self.nmf = NMF(rank, init="random", alpha_W=penalty, max_iter=60, tol=1e-5, random_state=0)
+        self.nmf = NMF(rank, init="random", alpha_W=penalty, max_iter=60, tol=0, random_state=0)
 
     def fit(self, R: sparse.csr_matrix) -> Parts:
         """Fit the ratings."""
         A = np.full(R.shape, np.nan)
         A[R.nonzero()] = R.data
-        self.mean, self.left = R.data.mean(), self.nmf.fit_transform(A)
+        known = ~np.isnan(A).all(axis=0)
+        self.mean, self.left = R.data.mean(), self.nmf.fit_transform(A[:, known])
+        self.right = np.zeros((self.left.shape[1], R.shape[1]))
+        self.right[:, known] = self.nmf.components_
         return self
 
     def predict(self, pairs: np.ndarray) -> np.ndarray:
         """Return the ratings of (row, column) pairs, at least 1 and at most 5; of unknown columns the mean."""
-        low = np.einsum("nk,kn->n", self.left[pairs[:, 0]], self.nmf.components_[:, pairs[:, 1]])
+        low = np.einsum("nk,kn->n", self.left[pairs[:, 0]], self.right[:, pairs[:, 1]])
         return np.where(low > 0, low, self.mean).clip(1, 5)
 
 
