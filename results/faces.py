@@ -31,7 +31,7 @@ def run(out: Path) -> dict[str, Any]:
     images = np.asarray(found.X, np.float32)[:, ::STEP, ::STEP] / 255
     X = images.reshape(len(images), -1)
     pca = PCA(RANK, random_state=0).fit(X)
-    nmf = NMF(RANK, init="nndsvda", max_iter=400, tol=1e-5, l1_ratio=1.0, alpha_H=1e-4, random_state=0).fit(X)
+    nmf = NMF(RANK, init="nndsvda", max_iter=400, tol=1e-5, random_state=0).fit(X)
     models = {"`PCA`": pca, "`NMF`": nmf}
     rebuilt = {name: model.inverse_transform(model.transform(X)) for name, model in models.items()}
     errors = {name: float(np.sqrt(np.mean((X - again) ** 2))) for name, again in rebuilt.items()}
