@@ -217,7 +217,8 @@ class Transformer(BaseTranslator):
     --------
     >>> from corollary import Training, Transformer
     >>> words = ["ab", "ba", "aab", "bba", "abb", "baa"]
-    >>> model = Transformer(1, dimension=32, n_heads=2, dropout=0.0, training=Training(60), random_state=0)
+    >>> plan = Training(60, learning_rate=3e-3, batch_size=8)
+    >>> model = Transformer(1, dimension=32, n_heads=2, dropout=0.0, training=plan, random_state=0)
     >>> model.fit(words * 4, [w[::-1] for w in words] * 4).predict(["aab", "abb"])
     ['baa', 'bba']
     """
