@@ -25,6 +25,7 @@ def test_words_there_and_back():
     letters = words.vocabulary(["ab b"], "character")
     assert words.decode(words.encode(["b a"], letters, "character")[0], letters, "character") == "b a"
     assert words.decode([words.UNKNOWN], units, "word") == "\ufffd"
+    assert words.join(["¿", "dónde", "(", "hoy", ")", "?"], "word") == "¿dónde (hoy)?"
 
 
 # --- TextCNN ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ __all__ = ["BEGIN", "END", "PAD", "SPECIAL", "UNKNOWN", "decode", "encode", "joi
 PAD, BEGIN, END, UNKNOWN = range(4)
 SPECIAL = 4
 WORD = re.compile(r"\w+|[^\w\s]")
-TIGHT = re.compile(r"\s+([.,;:!?)\]}'’])")
+TIGHT = re.compile(r"\s+(?=[.,;:!?)\]}'’])|(?<=[¿¡(\[{])\s+")  # the space before or after these marks
 
 
 def split(text: str, unit: str) -> list[str]:
@@ -60,4 +60,4 @@ def decode(codes: Iterable[int], units: Sequence[str], unit: str) -> str:
 
 def join(parts: Iterable[str], unit: str) -> str:
     """Return the text of words and marks, or of characters."""
-    return TIGHT.sub(r"\1", " ".join(parts)) if unit == "word" else "".join(parts)
+    return TIGHT.sub("", " ".join(parts)) if unit == "word" else "".join(parts)
