@@ -249,8 +249,10 @@ def stripes(n=60, size=12, channels=1, seed=0):
 def test_classifier_learns_stripes(name):
     X, y = stripes()
     options = TINY.get(name)
-    plan = Training(epochs=10 if name == "inception" else 25, batch_size=20, learning_rate=2e-3)
-    model = ImageClassifier(name, options=options, training=plan, random_state=0).fit(X[:40], y[:40])
+    plan = Training(epochs=25, batch_size=20, learning_rate=2e-3)
+    width = 8 if name == "inception" else None
+    model = ImageClassifier(name, width=width, options=options, training=plan, random_state=0)
+    model.fit(X[:40], y[:40])
     assert model.score(X[40:], y[40:]) >= 0.9
     assert model.predict_proba(X).shape == (60, 2)
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
