@@ -7,30 +7,48 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from bench.first_call import OUT
 from bench.harness import CLAIMS, RESULTS, measure
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 
 Ours and the peer interleaved in one run on 2 cores, at equal quality; `make bench` measures them again.
-A ratio is the peer's time over ours.
+A ratio is the peer's time over ours. Memory is by how much one call raises the resident size at most, ours and the
+peer's, in megabytes.
 
-| work | peer | ratio | range | ours (s) | quality |
-|---|---|---|---|---|---|
+| work | peer | ratio | range | ours (s) | memory | quality |
+|---|---|---|---|---|---|---|
+"""
+FIRST = """
+## The first call
+
+Kernels are compiled at their first call and kept on disk beside the package (or in `NUMBA_CACHE_DIR`). Seconds of a
+small fit: where nothing has been compiled, in a new process with a filled cache, and once more in that process.
+`python -m bench.first_call` measures them again.
+
+| system | compiling | from the cache | again |
+|---|---|---|---|
 """
 
 
 def table() -> str:
     """Return the page, from what was measured."""
-    rows = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     lines = []
-    for r in rows:
+    for path in sorted(RESULTS.glob("*.json")):
+        if path == OUT:
+            continue
+        r = json.loads(path.read_text())
         low, high = r["range"]
         quality = ", ".join(f"{key} {value:g}" for key, value in r["quality"].items())
-        lines.append(
-            f"| {r['title']} | {r['peer']} | **{r['ratio']}** | {low}–{high} | {r['ours_seconds']:g} | {quality} |"
-        )
-    return HEAD + "\n".join(lines) + "\n"
+        memory = " / ".join(str(r.get(f"{who}_megabytes", "–")) for who in ("ours", "peer"))
+        numbers = f"**{r['ratio']}** | {low}–{high} | {r['ours_seconds']:g} | {memory}"
+        lines.append(f"| {r['title']} | {r['peer']} | {numbers} | {quality} |")
+    first = json.loads(OUT.read_text()) if OUT.exists() else {}
+    calls = [
+        f"| {name} | {t['compiling']:g} | {t['cached']:g} | {t['again']:g} |" for name, t in first.items()
+    ]
+    return HEAD + "\n".join(lines) + "\n" + FIRST + "\n".join(calls) + "\n"
 
 
 def main(names: list[str]) -> int:

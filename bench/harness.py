@@ -79,6 +79,7 @@ def measure(item: Claim) -> dict[str, Any]:
         for _ in range(pair.repeats):
             times["peer"].append(_sample(pair.peer))
             times["ours"].append(_sample(pair.ours))
+        memory = {"ours": _peak(pair.ours), "peer": _peak(pair.peer)}
     median = {key: float(np.median(values)) for key, values in times.items()}
     ratios = [p / o for p, o in zip(times["peer"], times["ours"])]
     item.result = {
@@ -90,6 +91,8 @@ def measure(item: Claim) -> dict[str, Any]:
         "floor": item.floor,
         "ours_seconds": round(median["ours"], 4),
         "peer_seconds": round(median["peer"], 4),
+        "ours_megabytes": memory["ours"],
+        "peer_megabytes": memory["peer"],
         "quality": {key: float(f"{value:.6g}") for key, value in quality.items()},
         "machine": {
             "cpu": _cpu(),
@@ -115,6 +118,23 @@ def _sample(call: Callable[[], Any], tries: int = 3) -> float:
         if others < QUIET:
             break
     return best[1]
+
+
+def _peak(call: Callable[[], Any]) -> int | None:
+    """Return by how many megabytes a call raises the resident memory at most, where Linux tells."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    except OSError:
+        return None
+    before = _status("VmRSS")
+    call()
+    return max(0, _status("VmHWM") - before) // 1024
+
+
+def _status(field: str) -> int:
+    """Return a field of /proc/self/status in kilobytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
 def _wait_for_quiet() -> None:

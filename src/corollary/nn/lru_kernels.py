@@ -21,17 +21,11 @@ def scan(
     """Write the states of ``x = lam * x + v`` over time, (b, t, n), forwards or from the end."""
     B, T, n = vr.shape
     for b in prange(B):
+        stater, statei = np.zeros(n, vr.dtype), np.zeros(n, vr.dtype)
         for s in range(T):
             t = T - 1 - s if reverse else s
-            outr, outi, inr, ini = xr[b, t], xi[b, t], vr[b, t], vi[b, t]
-            if s == 0:
-                for j in range(n):
-                    outr[j] = inr[j]
-                    outi[j] = ini[j]
-            else:
-                p = t + 1 if reverse else t - 1
-                ar, ai = xr[b, p], xi[b, p]
-                for j in range(n):
-                    outr[j] = lr[j] * ar[j] - li[j] * ai[j] + inr[j]
-                for j in range(n):
-                    outi[j] = lr[j] * ai[j] + li[j] * ar[j] + ini[j]
+            for j in range(n):
+                real = lr[j] * stater[j] - li[j] * statei[j] + vr[b, t, j]
+                imaginary = lr[j] * statei[j] + li[j] * stater[j] + vi[b, t, j]
+                stater[j], statei[j] = real, imaginary
+                xr[b, t, j], xi[b, t, j] = real, imaginary

@@ -1,0 +1,64 @@
+"""What the first fit costs: kernels are compiled once for a machine, and read from disk after that.
+
+``python -m bench.first_call`` fits each system on small data in a new process, with an empty cache and with
+a filled one, and writes ``results/first_call.json``; the benchmarks page shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SYSTEMS = (
+    "perceptron", "hopfield", "willshaw", "lasso", "als", "svt", "nmf", "gaussian-mixture", "lda", "dirichlet-process",
+    "skipgram-negative", "glove", "gcn", "gat",
+)  # fmt: skip
+OUT = Path(__file__).parent / "results" / "first_call.json"
+CODE = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+from corollary import catalog, testing
+entry = catalog.find(sys.argv[1])
+model = catalog.create(entry.id, **entry.load()._test_params())
+_, X, y = next(iter(testing.cases(model)))
+X = abs(X) if sys.argv[1] in ("nmf", "lda") else X
+for _ in range(2):
+    start = time.perf_counter()
+    testing._fitted(model, X, y)
+    print(time.perf_counter() - start)
+"""
+
+
+def seconds(name: str, cache: str) -> list[float]:
+    """Return the seconds of the first and the second fit in a new process."""
+    run = subprocess.run(
+        [sys.executable, "-c", CODE, name],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+    )
+    return [float(line) for line in run.stdout.split()]
+
+
+def main() -> None:
+    """Measure them all."""
+    found = {}
+    for name in SYSTEMS:
+        with tempfile.TemporaryDirectory() as cache:
+            empty, filled = seconds(name, cache), seconds(name, cache)
+        found[name] = {
+            "compiling": round(empty[0], 2),
+            "cached": round(filled[0], 2),
+            "again": round(filled[1], 3),
+        }
+        sys.stdout.write(f"{name}: {found[name]}\n")
+    OUT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
