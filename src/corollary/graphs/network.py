@@ -70,9 +70,11 @@ def _gat(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Mo
 
 def _gin(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
     from corollary.nn.gin import GINConv
+    from corollary.nn.normalisation import BatchNorm1d
 
     hidden = max(n_out, min(n_in, 64))
-    return GINConv(nn.Sequential(nn.Linear(n_in, hidden), nn.ReLU(), nn.Linear(hidden, n_out)))
+    first = (nn.Linear(n_in, hidden), BatchNorm1d(hidden), nn.ReLU())  # sums grow with the degree: normalised
+    return GINConv(nn.Sequential(*first, nn.Linear(hidden, n_out)))
 
 
 def _mpnn(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
@@ -140,11 +142,17 @@ class GraphNetwork(nn.Module):
 
     def forward(self, x: Any, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the output of the last layer for every node, eq. 1; ``x`` may be a sparse tensor."""
+        return self.states(x, edge_index, edge_weight)[-1]
+
+    def states(self, x: Any, edge_index: Tensor, edge_weight: Tensor | None = None) -> list[Tensor]:
+        """Return the output of every layer for every node, the activation of all but the last applied."""
         x = features(x)
-        x = shares(x) if self.normalize else x
-        for i, layer in enumerate(self.layers):
-            x = layer(self._dropped(x if i == 0 else self.activation(x)), edge_index, edge_weight=edge_weight)
-        return x
+        x, states = shares(x) if self.normalize else x, []
+        for layer in self.layers:
+            if states:
+                x = states[-1] = self.activation(states[-1])
+            states.append(layer(self._dropped(x), edge_index, edge_weight=edge_weight))
+        return states
 
     def _dropped(self, x: Any) -> Any:
         """Drop entries; those of sparse features that are zero need no draw, since dropping them changes nothing."""

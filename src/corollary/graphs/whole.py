@@ -2,9 +2,10 @@ r"""Classes of whole graphs.
 
 Nodes are embedded by a graph network, put together by a readout that does not depend on their order, and classified:
 
-.. math:: p(y \mid G) = \mathrm{softmax}\Big(V \bigoplus_{i \in G} f(X, E)_i + c\Big)_y, \tag{1}
+.. math:: p(y \mid G) = \mathrm{softmax}\Big(\sum_\ell V_\ell \bigoplus_{i \in G} \phi(H^\ell_i) + c\Big)_y, \tag{1}
 
-with a sum, mean or maximum for :math:`\bigoplus`. A batch is the union of its graphs, with no edges between them.
+with a sum, mean or maximum for :math:`\bigoplus`, over the outputs :math:`H^\ell` of all layers: near and far surroundings
+both tell. A batch is the union of its graphs, with no edges between them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class GraphReadout(nn.Module):
     activation : str, default="relu"
         Between the layers, and before the readout.
     dropout : float, default=0.0
-        Of each layer's input and of the readout.
+        Of the readout.
     **options
         What the layer takes besides.
     """
@@ -97,10 +98,10 @@ class GraphReadout(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.network = GraphNetwork(widths[:-1], layer, activation=activation, dropout=dropout, **options)
+        self.network = GraphNetwork(widths[:-1], layer, activation=activation, **options)
         self.activation = activation_of(activation)
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(widths[-2], widths[-1])
+        self.head = nn.Linear(sum(widths[1:-1]), widths[-1])
         self.readout = readout
         self.scale = 1 / size if readout == "sum" else 1.0
 
@@ -108,7 +109,8 @@ class GraphReadout(nn.Module):
         self, x: Any, edge_index: Tensor, edge_weight: Tensor | None, owner: Tensor, n: int
     ) -> Tensor:
         """Return the outputs of each of ``n`` graphs; ``owner`` says which one a node belongs to."""
-        h = self.activation(self.network(x, edge_index, edge_weight))
+        *states, last = self.network.states(x, edge_index, edge_weight)
+        h = torch.cat([*states, self.activation(last)], 1)
         return self.head(self.dropout(reduce(h, owner, n, self.readout) * self.scale))
 
 
@@ -119,7 +121,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
     ----------
     layer : str, default="gin"
         The graph layer, one of ``corollary.graphs.network.LAYERS``.
-    hidden_layer_sizes : sequence of int, default=(64, 64)
+    hidden_layer_sizes : sequence of int, default=(32, 32, 32)
         Widths of the layers. Each further layer sees one hop further.
     readout : {"sum", "mean", "max"}, default="sum"
         How nodes are put together; a sum also sees how many there are.
@@ -172,7 +174,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
     True
     """
 
-    _training_defaults = {"epochs": 100, "learning_rate": 5e-3, "batch_size": 32, "patience": 20}
+    _training_defaults = {"epochs": 60, "learning_rate": 0.01, "batch_size": 64, "patience": 20}
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
         "readout": [StrOptions({"sum", "mean", "max"})],
@@ -182,7 +184,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         self,
         layer="gin",
         *,
-        hidden_layer_sizes=(64, 64),
+        hidden_layer_sizes=(32, 32, 32),
         readout="sum",
         activation="relu",
         dropout=0.2,
