@@ -112,8 +112,8 @@ def masks(entry: catalog.Entry) -> Figure:
         big = np.kron(digit, np.ones((3, 3)))
         top, left = rng.integers(0, 8, 2)
         y[i, top : top + 24, left : left + 24] = big > 0.4
-        X[i] = photo[row : row + 32, column : column + 32] * 0.6 + 0.4 * y[i] * rng.uniform(0.4, 1)
-    model = fitted(entry, X[:600], y[:600])
+        X[i] = photo[row : row + 32, column : column + 32] * 0.5 + 0.5 * y[i] * rng.uniform(0.6, 1)
+    model = fitted(entry, X[:600], y[:600], seconds=25)
     found, score = model.predict(X[600:610]), model.score(X[600:], y[600:])
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     figure.suptitle(f"U-Net finds digits on photographs: intersection over union {score:.2f}", fontsize=10)

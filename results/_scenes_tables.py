@@ -242,7 +242,10 @@ def topics(entry: catalog.Entry) -> Figure:
 def newsgroups(entry: catalog.Entry) -> Figure:
     """Held-out posts: true against predicted newsgroups."""
     train, test = posts()
-    model = fitted(entry, train.X, train.y, seconds=LONGER)
+    small = {"n_layers": 1, "dimension": 32, "n_heads": 2, "context": 48, "dropout": 0.0}
+    small["training"] = Training(epochs=60, learning_rate=3e-3)
+    transformer = "n_heads" in catalog.create(entry.id).get_params()
+    model = fitted(entry, train.X, train.y, seconds=LONGER, **(small if transformer else {}))
     found = model.predict(test.X)
     title = f"{entry.name} on held-out posts, {LONGER:g} s of training: {share(test.y, found)}"
     return titled(plot.confusion(test.y, found), title)
@@ -263,7 +266,8 @@ def texts(entry: catalog.Entry) -> Figure:
 def continued(entry: catalog.Entry) -> Figure:
     """What a model trained for some seconds on Shakespeare writes."""
     plays = [text[:20000] for text in data.load("shakespeare").X[:10]]
-    model = fitted(entry, plays, seconds=LONGER)
+    small = {"n_layers": 2, "dimension": 64, "context": 64, "training": Training(learning_rate=4e-3)}
+    model = fitted(entry, plays, seconds=LONGER, **small)
     prompts = ["To be, or not to ", "My lord, ", "The king "]
     made = model.generate(prompts, max_new_tokens=120)
     lines = [(repr(text)[:95], INK) for text in made]
