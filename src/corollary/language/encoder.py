@@ -70,7 +70,9 @@ class Block(nn.Module):
     def forward(self, h: Tensor, mask: Tensor | None) -> Tensor:
         """Map (b, t, d) to (b, t, d); ``mask`` (b, 1, 1, t) is True where there is something to see."""
         b, t, d = h.shape
-        q, k, v = self.qkv(h).view(b, t, 3, self.n_heads, d // self.n_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        # Three slices, whose gradients are joined by one copy; unbinding a permuted view would take two.
+        parts = self.qkv(h).split(d, 2)
+        q, k, v = (p.view(b, t, self.n_heads, d // self.n_heads).transpose(1, 2) for p in parts)
         p = self.dropout if self.training else 0.0
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
         h = self.norm1(h + self.drop(self.mix(a.transpose(1, 2).reshape(b, t, d))))
