@@ -325,20 +325,20 @@ def bars(n=100, noise=0.3, seed=0):
 
 
 def test_the_four_shapes_are_found():
-    X, A, Z = bars()
+    X, A, Z = bars(noise=0.5)
     fits = [IndianBuffetProcess(max_iter=100, random_state=seed).fit(X) for seed in range(4)]
     model = max(fits, key=lambda fit: fit.log_joint_)  # nine in ten find them; the others are less probable
     likeness = np.corrcoef(np.vstack([A, model.components_]))[:4, 4:]
-    assert likeness.max(axis=1).min() > 0.95
+    assert likeness.max(axis=1).min() > 0.9
     which = likeness.argmax(axis=1)
     assert len(set(which)) == 4
-    assert (model.codes_[:, which] == Z).mean() > 0.97
-    assert math.sqrt(model.noise_variance_) == pytest.approx(0.3, abs=0.03)
-    fresh, _, truth = bars(seed=1)
+    assert (model.codes_[:, which] == Z).mean() > 0.95
+    assert math.sqrt(model.noise_variance_) == pytest.approx(0.5, abs=0.05)
+    fresh, _, truth = bars(noise=0.5, seed=1)
     codes = model.transform(fresh)
-    assert (codes[:, which] == truth).mean() > 0.97
+    assert (codes[:, which] == truth).mean() > 0.95
     rest = fresh - model.inverse_transform(codes)
-    assert np.sqrt((rest**2).mean()) < 0.36
+    assert np.sqrt((rest**2).mean()) < 0.6
 
 
 def test_codes_of_new_rows_are_the_best_of_all():

@@ -28,8 +28,7 @@ features drawn from :math:`\mathcal N(M, S)`, which are then forgotten (5).
 
 Row by row such a sampler sticks where two features are explained as three: one alone, the other alone, and both. So whole
 columns move too: :math:`z_k \leftarrow z_k \oplus z_l` for a random pair, its own inverse, is accepted with probability
-:math:`\min(1, P(Z', X) / P(Z, X))`, columns told apart (6). And the first sweeps take the noise for larger than it is, by
-:math:`1 + 20 \cdot 0.9^t` in sweep :math:`t` (7).
+:math:`\min(1, P(Z', X) / P(Z, X))`, columns told apart (6).
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ from corollary.mixtures import buffet_kernels as kernels
 
 __all__ = ["IndianBuffetProcess", "log_buffet", "log_evidence"]
 
-HOT, COOLING = 20.0, 0.9  # of eq. 7
 PAIRS = 40  # columns added to others per sweep, eq. 6
 
 
@@ -99,7 +97,7 @@ def evidence_of_sums(
 
 
 class Dining(Iteration):
-    """Gibbs sweeps, eq. 3 to 7; the most probable dishes are kept."""
+    """Gibbs sweeps, eq. 3 to 6; the most probable dishes are kept."""
 
     saved = ("Z", "alpha", "noise", "spread", "best", "rng")
 
@@ -115,9 +113,8 @@ class Dining(Iteration):
 
     def sweep(self) -> Metrics:
         """Let every row choose anew, add columns to others, then draw what was not given."""
-        noise = self.noise * (1 + HOT * COOLING**self.n_iter)
-        self._dine(noise)
-        self._add_columns(noise)
+        self._dine()
+        self._add_columns()
         self._draw(*posterior(self.X, self.Z, self.noise, self.spread))
         joint = self.log_joint()
         if not self.best or joint > self.best["joint"]:
@@ -125,20 +122,22 @@ class Dining(Iteration):
         K = self.Z.shape[1]
         return {"log_joint": joint, "components": K, "concentration": self.alpha, "noise": self.noise}
 
-    def _dine(self, noise: float) -> None:
+    def _dine(self) -> None:
         n, here = len(self.X), np.full(len(self.X), self.n_iter > 1)
         K, done = self.Z.shape[1], 0
-        state = self._room(self.Z, *posterior(self.X, self.Z, noise, self.spread))
+        state = self._room(self.Z, *posterior(self.X, self.Z, self.noise, self.spread))
         order, u = self.rng.permutation(n), self.rng.random((n, state[0].shape[1] + 1))
         while done < n:
             if K + kernels.MOST > state[0].shape[1]:
                 state = self._room(state[0], state[3], state[2])
                 more = self.rng.random((n, state[0].shape[1] + 1 - u.shape[1]))
                 u = np.hstack([u[:, :-1], more, u[:, -1:]])
-            done, K = kernels.dine(self.X, *state, K, here, order, u, done, self.alpha, noise, self.spread)
+            done, K = kernels.dine(
+                self.X, *state, K, here, order, u, done, self.alpha, self.noise, self.spread
+            )
         self.Z = state[0][:, :K].copy()
 
-    def _add_columns(self, noise: float) -> None:
+    def _add_columns(self) -> None:
         """Add columns to others, modulo 2, by eq. 6."""
         (n, K), squares = self.Z.shape, float((self.X**2).sum())
         if K < 2:
@@ -149,7 +148,7 @@ class Dining(Iteration):
         def value(G: np.ndarray, H: np.ndarray) -> float:
             m = G.diagonal()
             dishes = float((gammaln(n - m + 1) + gammaln(m)).sum())
-            return dishes + evidence_of_sums(G, H, n, squares, noise, self.spread)
+            return dishes + evidence_of_sums(G, H, n, squares, self.noise, self.spread)
 
         current = value(G, H)
         for _ in range(PAIRS):
@@ -242,9 +241,9 @@ class IndianBuffetProcess(ClassNamePrefixFeaturesOutMixin, Transformer, Generato
 
     Notes
     -----
-    Samples from P(Z | X), equations (3) to (7) above. A sweep costs O(n K (K + d)). The data are not centred: what all
+    Samples from P(Z | X), equations (3) to (6) above. A sweep costs O(n K (K + d)). The data are not centred: what all
     rows share is a feature like others. ``transform`` finds the most probable features of a new row given the fitted ones,
-    by flipping one or two at a time until nothing improves, at O(K² (K + d)) a flip. Sweeps cannot be shared between
+    by flipping one or two at a time until nothing improves, at O(K²) a flip. Sweeps cannot be shared between
     processes; each does all.
 
     References
