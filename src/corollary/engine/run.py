@@ -156,7 +156,7 @@ class Run:
     def shard(self, n: int) -> slice:
         """Return this process's share of ``n`` rows."""
         size = -(-n // self.world)
-        return slice(self.rank * size, min(n, (self.rank + 1) * size))
+        return slice(min(n, self.rank * size), min(n, (self.rank + 1) * size))
 
     def launch(self, work: Callable[[], State]) -> State:
         """Run ``work`` in ``processes`` new processes; return what the first one returns."""
