@@ -84,7 +84,7 @@ def nmf(X: sparse.csr_matrix) -> np.ndarray:
 
 
 SYSTEMS: dict[str, Callable[[sparse.csr_matrix], np.ndarray]] = {
-    "LDA, CVB0, 40 sweeps": partial(lda, inference="cvb0", max_iter=40),
+    "LDA, CVB0, 80 sweeps": partial(lda, inference="cvb0", max_iter=80),
     "LDA, Gibbs, 150 sweeps": partial(lda, inference="gibbs", max_iter=150),
     "LDA, variational batch, 10 passes": partial(lda, inference="batch", max_iter=10),
     "LDA, variational online, 10 passes": partial(lda, inference="online", max_iter=10),
@@ -110,7 +110,7 @@ def run(out: Path) -> dict[str, Any]:
         rows.append((name, perplexity, float(coherence(topics, X).mean()), round(seconds, 1)))
         found[name] = (perplexity, topics)
     rows.sort(key=lambda row: row[1])
-    best = found["LDA, CVB0, 40 sweeps"]
+    best = found["LDA, CVB0, 80 sweeps"]
     draw(best[1], words, coherence(best[1], X), out / "newsgroups.png")
     text = TEXT.format(k=K, n=X.shape[0], v=X.shape[1], held=held.rest.shape[0])
     page(
