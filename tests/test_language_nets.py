@@ -195,6 +195,7 @@ def test_compiled_without_a_break(name):
 
 @pytest.mark.slow
 @every
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
 def test_compiled(name):
     net, inputs = build(name)
     torch.compiler.reset()
