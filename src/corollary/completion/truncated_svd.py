@@ -181,7 +181,7 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
             self.singular_values_.astype(np.float64) ** 2 / learner.n - (rows @ mean) ** 2
         )  # of X v, centred
         self.explained_variance_ = np.maximum(squares, 0).astype(rows.dtype)
-        self.explained_variance_ratio_ = self.explained_variance_ / variance.sum()
+        self.explained_variance_ratio_ = self.explained_variance_ / (variance.sum() or 1.0)
 
     def _transform(self, X: Any) -> np.ndarray:
         if sparse.issparse(X) and X.format == "csr" and X.dtype == self.components_.dtype:

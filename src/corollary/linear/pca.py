@@ -285,7 +285,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         self.components_ = np.ascontiguousarray(svd_flip(None, rows, u_based_decision=False)[1])
         self.n_components_ = k
         self.explained_variance_ = (values.astype(np.float64) ** 2 / (n - 1)).astype(dtype)
-        self.explained_variance_ratio_ = (self.explained_variance_ / total).astype(dtype)
+        self.explained_variance_ratio_ = (self.explained_variance_ / (total or 1.0)).astype(dtype)
         self.singular_values_ = values.astype(dtype)
         if left is None:
             left = max(0.0, total - self.explained_variance_.sum(dtype=np.float64))
