@@ -126,7 +126,8 @@ def _start(A: Operator, width: int, seed: int) -> Tensor:
     draws = torch.randn(
         min(n, d), min(width, n, d), dtype=A.dtype, generator=torch.Generator().manual_seed(seed)
     )
-    return orthonormal(A.back(draws[current().shard(n)]) if n < d else draws)
+    block = A.back(draws[current().shard(n)]) if n < d else draws
+    return orthonormal(orthonormal(block))  # a small random block may be ill-conditioned
 
 
 # --- singular and eigenvalues ----------------------------------------------------------------------------
