@@ -16,15 +16,17 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.language.encoder import BertNetwork, sentence_types
 from corollary.language.subwords import WordPieces
+from corollary.language.tokens import KeepsTokenizer
 from corollary.sequences.common import in_batches
 
 __all__ = ["BaseBERT"]
 
 
-class BaseBERT(GradientTrained):
+class BaseBERT(KeepsTokenizer, GradientTrained):
     """What pre-training and fine-tuning share: sizes, subwords, reading."""
 
     input = "text"
+    _restore = WordPieces.restore
     _training_defaults = {
         "epochs": 10, "optimizer": "adamw", "learning_rate": 5e-4, "batch_size": 32, "warmup": 20, "weight_decay": 0.01,
         "clip_norm": 1.0,
@@ -110,14 +112,3 @@ class BaseBERT(GradientTrained):
                 for row, result in zip(rows.tolist(), call(tokens, lengths).cpu().numpy()):
                     out[row] = result
         return out
-
-    def _saved_attributes(self) -> dict[str, Any]:
-        kept = super()._saved_attributes()
-        if kept.get("tokenizer_") is not None:
-            kept["tokenizer_"] = self.tokenizer_.dump()
-        return kept
-
-    def _load_attributes(self, fitted: dict[str, Any]) -> None:
-        if fitted.get("tokenizer_") is not None:
-            fitted["tokenizer_"] = WordPieces.restore(fitted["tokenizer_"])
-        super()._load_attributes(fitted)

@@ -118,7 +118,7 @@ def next_token_loss(module: nn.Module, windows: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
 
-class GPT(LanguageModel, Density, Generator, GradientTrained):
+class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, GradientTrained):
     """Learn to write like the texts given, one token after the other.
 
     Parameters
@@ -326,17 +326,6 @@ class GPT(LanguageModel, Density, Generator, GradientTrained):
         return self._generate([""] * n, self.context, int(rng.integers(2**31)), temperature=1.0)
 
     # --- files -------------------------------------------------------------------------------------------
-
-    def _saved_attributes(self) -> dict[str, Any]:
-        kept = super()._saved_attributes()
-        if kept.get("tokenizer_") is not None:
-            kept["tokenizer_"] = self.tokenizer_.dump()
-        return kept
-
-    def _load_attributes(self, fitted: dict[str, Any]) -> None:
-        if fitted.get("tokenizer_") is not None:
-            fitted["tokenizer_"] = tokenizers.restore(fitted["tokenizer_"])
-        super()._load_attributes(fitted)
 
     @classmethod
     def from_transformers(cls, source: Any, *, tokenizer: str | None = None) -> GPT:

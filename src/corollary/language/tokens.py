@@ -206,3 +206,20 @@ def restore(dump: str) -> Tokenizer:
     if kept["kind"] == "character":
         return CharacterTokenizer(kept["characters"])
     return BytePairTokenizer(_package().Tokenizer.from_str(kept["tokenizer"]))
+
+
+class KeepsTokenizer:
+    """Makes a model's file hold ``tokenizer_`` as text, which ``_restore`` reads again."""
+
+    _restore: Any = staticmethod(restore)
+
+    def _saved_attributes(self) -> dict[str, Any]:
+        kept = super()._saved_attributes()  # type: ignore[misc]
+        if kept.get("tokenizer_") is not None:
+            kept["tokenizer_"] = kept["tokenizer_"].dump()
+        return kept
+
+    def _load_attributes(self, fitted: dict[str, Any]) -> None:
+        if fitted.get("tokenizer_") is not None:
+            fitted["tokenizer_"] = self._restore(fitted["tokenizer_"])
+        super()._load_attributes(fitted)  # type: ignore[misc]
