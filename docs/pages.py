@@ -20,6 +20,7 @@ def pages() -> dict[str, str]:
     """Return every generated page by its name below ``docs``."""
     formulas = all_formulas()
     found = {"formulary.md": formulary(formulas), "errata.md": errata(formulas), "systems/index.md": index()}
+    found["results/index.md"] = results()
     for entry in catalog.entries():
         found[f"systems/{entry.id}.md"] = system(entry, formulas)
     return found
@@ -56,13 +57,30 @@ def system(entry: catalog.Entry, formulas: list[Formula]) -> str:
         lines += [f"- [`{f.id}`](../formulary.md#{f.id}): {f.statement}" for f in mine]
         lines.append("")
     shown = [
-        path for path in sorted((HERE / "results").glob("*.md")) if f"`{entry.name}`" in path.read_text()
+        item for name, item in _titles("../results/") if re.search(rf"\b{entry.name}\b", name.read_text())
     ]
     if shown:
-        lines += ["## Results", ""]
-        lines += [f"- [{path.stem.replace('_', ' ')}](../results/{path.name})" for path in shown]
-        lines.append("")
+        lines += ["## Results", "", *shown, ""]
     return "\n".join(lines)
+
+
+def results() -> str:
+    """Return the list of what was reached on real data."""
+    head = [
+        "# Results on real data",
+        "",
+        "`make results` trains, asserts the floors and rewrites these pages.",
+        "",
+    ]
+    return "\n".join([*head, *(item for _, item in _titles("")), ""])
+
+
+def _titles(folder: str) -> Iterator[tuple[Path, str]]:
+    """Yield the pages of results, each with a line that links to it by its title."""
+    for path in sorted((HERE / "results").glob("*.md")):
+        if path.stem != "index":
+            title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            yield path, f"- [{title}]({folder}{path.name})"
 
 
 def _use(entry: catalog.Entry) -> list[str]:
