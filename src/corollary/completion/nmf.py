@@ -58,9 +58,10 @@ class _View:
 
     def dot(self, B: np.ndarray, rows: slice) -> np.ndarray:
         """Return these rows of X B."""
+        other = torch.from_numpy(B)
         if self.tensor is not None:
-            return (self.tensor @ torch.from_numpy(B))[rows].numpy()
-        return self.X[rows] @ B
+            return (self.tensor @ other)[rows].numpy()
+        return (torch.from_numpy(self.X)[rows] @ other).numpy()
 
     def csr(self, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.X.indptr[rows.start : rows.stop + 1], self.X.indices, self.X.data

@@ -36,34 +36,31 @@ def covariance(X: Any, k: Any) -> State:
     """Return the eigenvectors of the covariance; the data are centred only where float32 would cancel."""
     n = X.shape[0]
     if sparse.issparse(X):
-        mean, product = as_tensor(mean_variance_axis(X, axis=0)[0]), X.T @ X
-        C = as_tensor(product.toarray())  # (d, d); X itself stays sparse
+        mean = mean_variance_axis(X, axis=0)[0].astype(X.dtype)
+        C = (X.T @ X).toarray()  # (d, d); X itself stays sparse
     else:
-        mean, rows = moments(X, squares=False)[0], as_tensor(X[current().shard(n)])
-        C = current().sum(gram(rows))
-        if X.dtype == np.float32 and bool(
-            (n * mean.square() > MEAN_HEAVY / (1 + MEAN_HEAVY) * C.diagonal()).any()
-        ):
-            return _eigen(current().sum(gram(rows - mean)), mean, k, n)
-    return _eigen(C.sub_(n * torch.outer(mean, mean)), mean, k, n)
+        rows = as_tensor(X[current().shard(n)])
+        mean, C = _mean(rows, n).to(rows.dtype).numpy(), current().sum(gram(rows)).numpy()
+        if X.dtype == np.float32 and (n * mean**2 > MEAN_HEAVY / (1 + MEAN_HEAVY) * C.diagonal()).any():
+            return _eigen(current().sum(gram(rows - as_tensor(mean))).numpy(), mean, k, n)
+    return _eigen(C - n * np.outer(mean, mean), mean, k, n)
 
 
-def _eigen(C: Tensor, mean: Tensor, k: Any, n: int) -> State:
+def _eigen(C: np.ndarray, mean: np.ndarray, k: Any, n: int) -> State:
     d = len(C)
-    if isinstance(k, Integral) and 0 < k < d:
-        e, rows = largest_eigenpairs(C, int(k))
-        total = float(C.diagonal().sum(dtype=torch.float64))
-        left = max(0.0, total - float(e.sum(dtype=torch.float64))) / (n - 1)
-        values = e.clamp(min=0).sqrt().numpy()
-        return {
-            "mean": mean.numpy(),
-            "values": values,
-            "rows": rows.numpy(),
-            "total": total / (n - 1),
-            "left": left,
-        }
-    e, rows = largest_eigenpairs(C, d)
-    return _cut(mean.numpy(), e.clamp(min=0).sqrt().numpy(), rows.numpy(), k, n)
+    if not (isinstance(k, Integral) and 0 < k < d):
+        e, rows = largest_eigenpairs(C, d)
+        return _cut(mean, np.sqrt(np.maximum(e, 0)), rows, k, n)
+    e, rows = largest_eigenpairs(C, int(k))
+    total = float(np.trace(C, dtype=np.float64))
+    left = max(0.0, total - float(e.sum(dtype=np.float64))) / (n - 1)
+    return {
+        "mean": mean,
+        "values": np.sqrt(np.maximum(e, 0)),
+        "rows": rows,
+        "total": total / (n - 1),
+        "left": left,
+    }
 
 
 def _cut(mean: np.ndarray, s: np.ndarray, rows: np.ndarray, k: Any, n: int) -> State:
@@ -111,23 +108,27 @@ def _implicit(X: Any, m: np.ndarray) -> LinearOperator:
 # --- data ------------------------------------------------------------------------------------------------
 
 
-def moments(X: Any, squares: bool = True, chunk: int = 4096) -> tuple[Tensor, float]:
-    """Return the mean (d,) and the total variance over all processes; chunks are summed in float64."""
+def moments(X: Any) -> tuple[Tensor, float]:
+    """Return the mean (d,) and the total variance over all processes."""
     n = X.shape[0]
     if sparse.issparse(X):
         mean, variance = mean_variance_axis(X, axis=0)
         return as_tensor(mean), float(variance.sum(dtype=np.float64)) * n / (n - 1)
     run = current()
     rows = as_tensor(X[run.shard(n)])
-    parts = [torch.ones(len(part), dtype=part.dtype) @ part for part in rows.split(chunk)]
-    mean = run.sum(torch.stack(parts).sum(0, dtype=torch.float64)) / n
-    if not squares:
-        return mean.to(rows.dtype), 0.0
+    mean = _mean(rows, n)
     second = float(run.sum(torch.tensor(sum_of_squares(rows), dtype=torch.float64)))
     total = second - n * float(mean @ mean)
     if total < second / (1 + MEAN_HEAVY):  # cancelled: once more, centred
         total = float(run.sum(torch.tensor(sum_of_squares(rows - mean.to(rows.dtype)), dtype=torch.float64)))
     return mean.to(rows.dtype), total / (n - 1)
+
+
+def _mean(rows: Tensor, n: int, chunk: int = 4096) -> Tensor:
+    """Return the mean (d,) of all processes' rows in float64; chunks are summed in their own precision."""
+    parts = [torch.ones(len(part), dtype=part.dtype) @ part for part in rows.split(chunk)]
+    total: Tensor = current().sum(torch.stack(parts).sum(0, dtype=torch.float64))
+    return total / n
 
 
 def centred(X: Any, mean: Tensor, total: float) -> Centred:
