@@ -58,6 +58,8 @@ def run(out: Path) -> dict[str, Any]:
     at_most(losses[attention], losses[plain] - 0.05, "held-out loss with attention")
     at_least(scores[attention], scores[plain], "BLEU with attention")
     at_most(losses["Transformer"], losses[plain], "held-out loss of the transformer")
+    for name, floor in ((attention, 0.12), ("Transformer", 0.15)):
+        at_least(scores[name], floor, f"BLEU of {name}")
     return {name: {"loss": losses[name], "bleu": scores[name]} for name in MODELS}
 
 
