@@ -20,8 +20,8 @@ from results.tables import at_least, page
 TEXT = """Accuracy on the given test part of 20 Newsgroups ({test} posts, later than the {train} to train on; lower-cased letters
 only, subject lines and quotations included, 20 groups of about equal size). `TextCNN` reads the first {length} words, of the
 {words:,} most frequent that occur at least twice, by {filters} filters each of one and two words: {epochs} epochs of Adam at
-{rate} falling along a cosine, seed 0; the best of three settings tried. The baseline is scikit-learn's logistic regression (C = 10) on its tf-idf of all words. Seconds are those of
-the fit, on one core that others used too."""
+{rate} falling along a cosine, seed 0; the best of three settings tried. The baseline is scikit-learn's
+logistic regression (C = 10) on its tf-idf of all words. Seconds are those of the fit, on one core that others used too."""
 EPOCHS, RATE, LENGTH, WORDS, FILTERS = 8, 8e-3, 400, 30_000, 128
 
 

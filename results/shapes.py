@@ -51,7 +51,8 @@ def _text(shapes: Any, X: list[np.ndarray], X_test: list[np.ndarray]) -> str:
     n = len(shapes.target_names)
     return f"""Test accuracy in per cent: which of {n} meshes a cloud was drawn from. Every cloud is a new sample of {len(X[0])}
 points of a surface, turned about one axis by a random angle: {len(X):,} clouds to train, {len(X_test):,} to test. Both models
-are trained for {EPOCHS} epochs with one seed on clouds whole, halved and quartered at random, and tested on clouds of which only some points are left.
+are trained for {EPOCHS} epochs with one seed on clouds whole, halved and quartered at random, and tested on clouds of
+which only some points are left.
 Guessing would be right in {100 / n:.1f} per cent."""
 
 
