@@ -25,7 +25,7 @@ TEXT = """{k} topics of the training part of 20 Newsgroups ({n} documents, {v} w
 than ten documents and in more than 30 % left out). *Perplexity*: a mixture is fitted to half of the words of each of
 {held} test documents and predicts the other half; every system's topics are mixed with 1 % of the corpus's word
 frequencies first, so that no word is impossible. *Coherence*: mean normalised pointwise mutual information of the top ten
-words of a topic in the training documents. Seconds are those of the fit, two threads, on a busy machine."""
+words of a topic in the training documents. Seconds are those of the fit, with two threads."""
 
 
 def counts() -> tuple[sparse.csr_matrix, Any, list[str]]:
