@@ -177,10 +177,8 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
         )
         self.components_, self.singular_values_ = rows, as_tensor(found["values"]).numpy()
         mean, variance = (np.asarray(part, np.float64) for part in learner.moments)
-        squares = (
-            self.singular_values_.astype(np.float64) ** 2 / learner.n - (rows @ mean) ** 2
-        )  # of X v, centred
-        self.explained_variance_ = np.maximum(squares, 0).astype(rows.dtype)
+        second = self.singular_values_.astype(np.float64) ** 2 / learner.n  # mean square of X v
+        self.explained_variance_ = np.maximum(second - (rows @ mean) ** 2, 0).astype(rows.dtype)
         self.explained_variance_ratio_ = self.explained_variance_ / (variance.sum() or 1.0)
 
     def _transform(self, X: Any) -> np.ndarray:
