@@ -1,11 +1,13 @@
 """scikit-learn's tests of GaussianMixture, on ours."""
 
-from borrowed import borrow
+from borrowed import Sometimes, borrow
 
 from corollary.mixtures.gaussian import GaussianMixture
 
 EXCUSED = {
-    "test_score[float32]": "compares a mean taken in float32 with our float64 one to 7 decimals",
+    "test_score[float32]": Sometimes(
+        "compares a mean taken in float32 with our float64 one to 7 decimals, more than a float32 has"
+    ),
     "test_gaussian_mixture_all_init_does_not_estimate_gaussian_parameters": (
         "counts the calls of a private function of scikit-learn's M step; ours does not call it"
     ),
