@@ -303,7 +303,7 @@ def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
             SequenceTagger(),
             [[1, 2], [3]],
             [[0, 1]],
-            r"one label sequence per sequence \(2\); got 1. Leave out",
+            r"one list of labels per sequence \(2\); got 1. Leave out",
         ),
         (
             SequenceTagger(),
@@ -317,7 +317,7 @@ def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
             SequenceTagger(),
             [[1, 2], [3]],
             None,
-            r"list of label sequences, one per sequence \(2\); got NoneType",
+            r"one list of labels per sequence \(2\); got NoneType",
         ),
         (SequenceForecaster(), [[1, 2], [3]], None, "real numbers"),
         (SequenceForecaster(), [[1.0, 2.0], [3.0]], None, "2 steps or more"),

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.border import as_given, check_count, check_target, to_numpy
+from corollary.border import as_given, check_complete, check_count, check_target, to_numpy
 from corollary.data.indices import check_index, check_pairs
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Memory",
     "Recommender",
     "Regressor",
+    "Tagger",
     "TopicModel",
     "Transformer",
     "roles",
@@ -81,6 +82,54 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self._multi_output
         return tags
+
+
+class Tagger:
+    """Labels every part of a sequence, a set or a text. Hook: ``_probabilities(X)``, one array (parts, n_classes) each."""
+
+    role = "tagger"
+    classes_: np.ndarray
+    _whole: ClassVar[str] = "sequence"
+    _parts: ClassVar[str] = "steps"
+
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
+        """Return, for each sample, the probabilities (parts, n_classes) of the labels of its parts."""
+        return self._probabilities(self._query(X))  # type: ignore[attr-defined, no-any-return]
+
+    def predict(self, X: Any) -> list[np.ndarray]:
+        """Return, for each sample, the most probable label of every part."""
+        return [self.classes_[p.argmax(1)] for p in self.predict_proba(X)]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of parts that are labelled rightly."""
+        wanted, found = self._labels(self._query(X), y), self.predict(X)  # type: ignore[attr-defined]
+        return float(np.mean(np.concatenate(wanted) == np.concatenate(found)))
+
+    def _labels(self, X: Any, y: Any) -> list[np.ndarray]:
+        owner, must = type(self).__name__, f"y must have one list of labels per {self._whole} ({len(X)})"
+        if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
+            raise errors.kind(owner, must, type(y).__name__, f"Pass the labels of all {self._parts} as y.")
+        if len(y) != len(X):
+            raise errors.value(owner, must, len(y), "Leave out what has no labels.")
+        listed = (part.tolist() if hasattr(part, "tolist") else part for part in y)
+        labels = [np.asarray(list(part) if hasattr(part, "__iter__") else part) for part in listed]
+        for i, (part, x) in enumerate(zip(labels, X)):
+            if part.shape != (len(x),):
+                must = f"{self._whole} {i} has {len(x)} {self._parts} and must have as many labels"
+                do = f"Give the {self._parts} that have none a label of their own."
+                raise errors.value(owner, must, f"labels of shape {part.shape}", do)
+        return labels
+
+    def _check_y(self, X: Any, y: Any) -> list[np.ndarray]:
+        labels = self._labels(X, y)
+        flat = np.concatenate(labels)
+        check_complete(type(self).__name__, flat)
+        check_classification_targets(flat)
+        self.classes_, codes = np.unique(flat, return_inverse=True)
+        if len(self.classes_) < 2:
+            got = f"only {self.classes_.tolist()[0]!r}"
+            raise errors.value(type(self).__name__, "y must have at least two classes", got)
+        return np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
 
 
 class Transformer(TransformerMixin):  # type: ignore[misc]

@@ -10,19 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
-from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor, nn
 
-from corollary.base import Data
-from corollary.border import check_complete
+from corollary.base import Data, Tagger
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
-from corollary.errors import kind, value
 from corollary.sequences.common import BaseSequenceNetwork
 
 __all__ = ["SequenceTagger"]
 
 
-class SequenceTagger(BaseSequenceNetwork):
+class SequenceTagger(Tagger, BaseSequenceNetwork):
     """Label every step of sequences of any length.
 
     Takes sequences as :class:`~corollary.SequenceClassifier` does, and for each a sequence of labels as long.
@@ -76,8 +73,6 @@ class SequenceTagger(BaseSequenceNetwork):
     [array([1, 1, 0])]
     """
 
-    role = "tagger"
-
     def __init__(
         self,
         cell="gru",
@@ -107,48 +102,11 @@ class SequenceTagger(BaseSequenceNetwork):
         texts = ["".join(rng.choice(list("abc"), size=rng.integers(2, 8))) for _ in range(20)]
         return texts, [[int(c == "b") for c in text] for text in texts]
 
-    def predict_proba(self, X):
-        """Return, for each sequence, the probabilities (t, n_classes) of its steps' labels."""
-        parts = self._query(X)
-        found = self._evaluate(parts, lambda x, lengths: self.module_(x, lengths).softmax(-1))
-        return [p[: len(part)] for p, part in zip(found, parts)]
-
-    def predict(self, X):
-        """Return, for each sequence, the most probable label (t,) of every step."""
-        return [self.classes_[p.argmax(1)] for p in self.predict_proba(X)]
-
-    def score(self, X, y):
-        """Return the share of steps that are labelled rightly."""
-        y, predicted = self._labels(self._query(X), y), self.predict(X)
-        return float(np.mean(np.concatenate(y) == np.concatenate(predicted)))
-
     # --- hooks -------------------------------------------------------------------------------------------
 
-    def _labels(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
-        owner = type(self).__name__
-        if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
-            must = f"y must be a list of label sequences, one per sequence ({len(X)})"
-            raise kind(owner, must, type(y).__name__, "Pass the labels of every step as y.")
-        if len(y) != len(X):
-            must = f"y must have one label sequence per sequence ({len(X)})"
-            raise value(owner, must, len(y), "Leave out the sequences without labels.")
-        labels = [np.asarray(part.tolist() if hasattr(part, "tolist") else list(part)) for part in y]
-        for i, (part, x) in enumerate(zip(labels, X)):
-            if part.shape != (len(x),):
-                must = f"sequence {i} has {len(x)} steps and must have as many labels"
-                got = f"labels of shape {part.shape}"
-                raise value(owner, must, got, "Give the steps that have none a label of their own.")
-        return labels
-
-    def _check_y(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
-        labels = self._labels(X, y)
-        flat = np.concatenate(labels)
-        check_complete(type(self).__name__, flat)
-        check_classification_targets(flat)
-        self.classes_, codes = np.unique(flat, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise value(type(self).__name__, "y must have at least two classes", f"only {self.classes_[0]!r}")
-        return np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
+    def _probabilities(self, X: list[np.ndarray]) -> list[np.ndarray]:
+        found = self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(-1))
+        return [p[: len(part)] for p, part in zip(found, X)]
 
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)

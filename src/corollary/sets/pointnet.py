@@ -22,11 +22,10 @@ import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, as_tensor
+from corollary.base import Classifier, Data, Tagger, as_tensor
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
-from corollary.errors import value
 from corollary.nn.deep_sets import set_pool
 from corollary.sequences.common import in_batches
 from corollary.sets.common import BaseSets
@@ -219,7 +218,7 @@ class PointNet(Classifier, _BasePointNet):
         return np.stack(self._probabilities(X))
 
 
-class PointNetSegmenter(_BasePointNet):
+class PointNetSegmenter(Tagger, _BasePointNet):
     """Label every point of clouds, by the part it belongs to.
 
     Parameters
@@ -262,47 +261,13 @@ class PointNetSegmenter(_BasePointNet):
     True
     """
 
-    role = "tagger"
-    _segment = True
+    _segment, _whole, _parts = True, "cloud", "points"
 
     @classmethod
     def _test_data(cls) -> tuple[list[np.ndarray], list[np.ndarray]]:
         rng = np.random.default_rng(0)
         X = [rng.normal(size=(m, 3)) for m in rng.integers(2, 8, size=20)]
         return X, [(x[:, 0] > 0).astype(int) for x in X]
-
-    def predict_proba(self, X):
-        """Return, for each cloud, the probabilities (m, n_classes) of its points' parts."""
-        return self._probabilities(self._query(X))
-
-    def predict(self, X):
-        """Return, for each cloud, the most probable part (m,) of every point."""
-        return [self.classes_[p.argmax(1)] for p in self.predict_proba(X)]
-
-    def score(self, X, y):
-        """Return the share of points that are labelled rightly."""
-        wanted, found = self._labels(self._query(X), y), self.predict(X)
-        return float(np.mean(np.concatenate(wanted) == np.concatenate(found)))
-
-    def _labels(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
-        name = type(self).__name__
-        if y is None or len(y) != len(X):
-            got = "None" if y is None else len(y)
-            raise value(name, f"y must have one array of labels per cloud ({len(X)})", got)
-        labels = [np.asarray(part) for part in y]
-        for i, (part, x) in enumerate(zip(labels, X)):
-            if part.shape != (len(x),):
-                raise value(
-                    name, f"cloud {i} has {len(x)} points and must have as many labels", f"shape {part.shape}"
-                )
-        return labels
-
-    def _check_y(self, X: list[np.ndarray], y: Any) -> list[np.ndarray]:
-        labels = self._labels(X, y)
-        self.classes_, codes = np.unique(np.concatenate(labels), return_inverse=True)
-        if len(self.classes_) < 2:
-            raise value(type(self).__name__, "y must have at least two classes", f"only {self.classes_[0]!r}")
-        return np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
 
     def _learner(self, data: Data) -> Any:
         x = self._centred(data.X)
