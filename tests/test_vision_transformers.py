@@ -1,12 +1,14 @@
 """Weights that fit: ResNet and ViT against transformers' own, with random weights of several configurations."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from corollary.vision import ResNet, ViT, resnet, vit
+from corollary.vision.checkpoints import renamed
 
 transformers = pytest.importorskip("transformers")
 
@@ -117,8 +119,8 @@ def gradients(peer, kind):
     """The gradients of a transformers model, under our names."""
     found = {name: p.grad for name, p in peer.named_parameters()}
     if kind == "resnet":
-        return {resnet._rename(name): g for name, g in found.items()}
-    return vit._fused({vit._rename(name): g for name, g in found.items()})
+        return renamed(found, resnet.RULES)
+    return vit._fused(renamed(found, vit.RULES))
 
 
 @pytest.mark.parametrize("settings", RESNETS)
@@ -128,8 +130,9 @@ def test_statistics_of_batches_agree(settings):
     ours = ResNet.from_transformers(peer).train()
     a, b = ours(x), peer(x).logits
     assert float((a - b).detach().abs().max()) < 1e-4 * max(1.0, float(b.detach().abs().max()))
-    wanted = {resnet._rename(name): t for name, t in peer.state_dict().items() if "running" in name}
-    for name, statistics in wanted.items():
+    wanted = renamed(peer.state_dict(), resnet.RULES)
+    for name in (name for name in wanted if "running" in name):
+        statistics = wanted[name]
         torch.testing.assert_close(ours.state_dict()[name], statistics, rtol=1e-4, atol=1e-4)
 
 
@@ -176,6 +179,54 @@ def test_files_of_earlier_versions(tmp_path):
     )
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize(("kind", "settings"), CASES[::4])
+def test_pickled_weights(kind, settings, shards, tmp_path):
+    """``pytorch_model.bin``, as transformers wrote it for years, whole or in shards."""
+    peer, x = theirs(kind, settings), images(kind, settings)
+    names = sorted(peer.state_dict())
+    files = {f"pytorch_model-{i}.bin": names[i::shards] for i in range(shards)}
+    if shards == 1:
+        files = {"pytorch_model.bin": names}
+    else:
+        index = {"weight_map": {name: file for file, part in files.items() for name in part}}
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    for file, part in files.items():
+        torch.save({name: peer.state_dict()[name] for name in part}, tmp_path / file)
+    (tmp_path / "config.json").write_text(json.dumps(peer.config.to_dict()))
+    cls = ResNet if kind == "resnet" else ViT
+    torch.testing.assert_close(cls.from_transformers(tmp_path)(x), cls.from_transformers(peer)(x))
+
+
+def test_weights_that_would_run_code_are_refused(tmp_path):
+    touched = tmp_path / "touched"
+
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (touched,)
+
+    torch.save({"weight": Evil()}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(ValueError, match="must be a file of weights and nothing else"):
+        ViT.from_transformers(tmp_path)
+    assert not touched.exists()
+
+
+def test_configurations_that_say_little(tmp_path):
+    """Files leave out what is usual; that of ResNet-50 has no ``downsample_in_bottleneck``."""
+    peer, x = theirs(*CASES[0]), images(*CASES[0])
+    peer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for name in ("downsample_in_bottleneck", "downsample_in_first_stage"):
+        assert config.pop(name) is resnet.DEFAULTS[name]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    torch.testing.assert_close(ResNet.from_transformers(tmp_path)(x), ResNet.from_transformers(peer)(x))
+    usual = transformers.ViTConfig().to_dict() | transformers.ResNetConfig().to_dict()
+    del usual["hidden_act"]  # each its own
+    for name, value in (vit.DEFAULTS | resnet.DEFAULTS).items():
+        assert usual.get(name, value) == value, name
+
+
 def test_bare_models():
     """Without a head the output is what the head would see."""
     x = images(*CASES[0])
@@ -193,7 +244,7 @@ def test_bare_models():
 def test_errors(tmp_path):
     with pytest.raises(TypeError, match="a transformers model or a directory; got int"):
         ViT.from_transformers(3)
-    with pytest.raises(ValueError, match="must hold config.json; got no such directory"):
+    with pytest.raises(ValueError, match="must hold config.json and .*; got no such directory"):
         ViT.from_transformers(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="must be of type 'vit'; got 'resnet'"):
         ViT.from_transformers(theirs(*CASES[0]))
@@ -203,6 +254,13 @@ def test_errors(tmp_path):
     weights.pop("classifier.1.weight")
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="those of the configuration; got .*head.2.weight.* missing"):
+        ResNet.from_transformers(tmp_path)
+    weights["classifier.1.weight"] = torch.zeros(5, 3)
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"head.2.weight of shape \(5, 3\) instead of \(5, \d+\)"):
+        ResNet.from_transformers(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "gone.safetensors"}}')
+    with pytest.raises(ValueError, match="must hold gone.safetensors, which its index lists"):
         ResNet.from_transformers(tmp_path)
     peer.config.hidden_act = "mish"
     with pytest.raises(ValueError, match="no activation named 'mish'"):

@@ -18,7 +18,6 @@ depth block             blocks        parameters
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 
 from corollary.errors import unknown, value
 from corollary.nn.normalisation import BatchNorm2d
+from corollary.nn.pretrained import read_pretrained
 from corollary.vision import checkpoints
 from corollary.vision.net import Conv, ImageNet, Pointwise, initialise, is_small, room_for
 
@@ -158,7 +158,8 @@ class ResNet(ImageNet):
         Parameters
         ----------
         source : model or path
-            A model object, or a directory with ``config.json`` and ``model.safetensors``.
+            A model object, or a directory with ``config.json`` and ``model.safetensors`` (whole or in shards) or
+            ``pytorch_model.bin``.
 
         Returns
         -------
@@ -166,8 +167,8 @@ class ResNet(ImageNet):
             In evaluation mode; ``net(x)`` are the logits (pooled features for a bare model) and
             ``net.features(x)`` the last hidden state.
         """
-        config, weights = checkpoints.read(source, "resnet", "ResNet.from_transformers")
-        weights = {_rename(key): tensor for key, tensor in weights.items()}
+        config, weights = read_pretrained(source, "resnet", "ResNet.from_transformers", DEFAULTS)
+        weights = checkpoints.renamed(weights, RULES)
         n_classes = len(weights["head.2.bias"]) if "head.2.bias" in weights else 0
         net = cls(
             config["depths"],
@@ -192,6 +193,15 @@ def _blocks(depth: int | Sequence[int]) -> tuple[int, ...]:
     return BLOCKS[depth]
 
 
+# What a configuration file may leave out: that of ResNet-50 has no word about the stride.
+DEFAULTS = {
+    "downsample_in_bottleneck": False,
+    "downsample_in_first_stage": False,
+    "embedding_size": 64,
+    "hidden_act": "relu",
+    "layer_type": "bottleneck",
+    "num_channels": 3,
+}
 RULES = [
     (r"^resnet\.", ""),
     (r"^embedder\.embedder\.", "stem.0."),
@@ -201,9 +211,3 @@ RULES = [
     (r"\.normalization\.", ".1."),
     (r"^classifier\.1\.", "head.2."),
 ]
-
-
-def _rename(key: str) -> str:
-    for pattern, ours in RULES:
-        key = re.sub(pattern, ours, key)
-    return key

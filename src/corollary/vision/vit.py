@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.errors import unknown, value
+from corollary.nn.pretrained import read_pretrained
 from corollary.vision import checkpoints
 from corollary.vision.net import ImageNet, is_small, pair
 
@@ -185,7 +186,8 @@ class ViT(ImageNet):
         Parameters
         ----------
         source : model or path
-            A model object, or a directory with ``config.json`` and ``model.safetensors``.
+            A model object, or a directory with ``config.json`` and ``model.safetensors`` (whole or in shards) or
+            ``pytorch_model.bin``.
 
         Returns
         -------
@@ -193,8 +195,8 @@ class ViT(ImageNet):
             In evaluation mode; ``net(x)`` are the logits (the class token for a bare model) and
             ``net.features(x)`` the last hidden state. A pooler is left out.
         """
-        config, weights = checkpoints.read(source, "vit", "ViT.from_transformers")
-        weights = _fused({_rename(key): tensor for key, tensor in weights.items()})
+        config, weights = read_pretrained(source, "vit", "ViT.from_transformers", DEFAULTS)
+        weights = _fused(checkpoints.renamed(weights, RULES))
         net = cls(
             channels=config["num_channels"],
             n_classes=len(weights["head.bias"]) if "head.bias" in weights else 0,
@@ -231,6 +233,16 @@ def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
     return patch
 
 
+# What a configuration file may leave out.
+DEFAULTS = {
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "image_size": 224,
+    "layer_norm_eps": 1e-12,
+    "num_channels": 3,
+    "patch_size": 16,
+    "qkv_bias": True,
+}
 # The names that transformers 5 gives the parameters, and those of the files of its earlier versions.
 RULES = [
     (r"^vit\.", ""),
@@ -251,12 +263,6 @@ RULES = [
     (r"^classifier\.", "head."),
     (r"^(pooler|decoder)\.", r"unused.\1."),
 ]
-
-
-def _rename(key: str) -> str:
-    for pattern, ours in RULES:
-        key = re.sub(pattern, ours, key)
-    return key
 
 
 def _fused(weights: dict[str, Tensor]) -> dict[str, Tensor]:
