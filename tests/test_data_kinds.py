@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from scipy import sparse
 
 from corollary.data import Graph
@@ -52,11 +54,50 @@ def test_the_border_needs_neither_torch_nor_pandas_nor_scikit_learn():
         (torch.ones(2, 3, 5, 6), (2, 3, 5, 6), np.float32),
         (torch.ones(2, 5, 6, dtype=torch.bfloat16), (2, 1, 5, 6), np.float32),
         ([np.zeros((5, 6)), np.ones((5, 6))], (2, 1, 5, 6), np.float64),
+        (np.zeros((2, 8, 9, 3)), (2, 3, 8, 9), np.float64),
+        (np.zeros((2, 9, 8, 1), np.uint8), (2, 1, 9, 8), np.float32),
+        (torch.zeros(2, 5, 6, 4), (2, 4, 5, 6), np.float32),
+        ([np.zeros((8, 9, 3))], (1, 3, 8, 9), np.float64),
+        (np.zeros((2, 3, 9, 3)), (2, 3, 9, 3), np.float64),  # three channels first
+        (np.zeros((2, 7, 4, 3)), (2, 7, 4, 3), np.float64),  # could be either: as documented
     ],
 )
 def test_images_of_every_form(images, shape, dtype):
     found = check_images(images, "CNN")
     assert found.shape == shape and found.dtype == dtype
+
+
+def test_channels_may_come_last():
+    X = np.random.default_rng(0).random((4, 6, 7, 3))
+    np.testing.assert_array_equal(check_images(X, "CNN"), X.transpose(0, 3, 1, 2))
+    six = check_images(X, "CNN", channels=6)  # six channels were fitted: these come first
+    np.testing.assert_array_equal(six, X)
+
+
+def test_pillow_images_of_every_mode():
+    rng = np.random.default_rng(0)
+    colour = rng.integers(0, 256, (2, 6, 7, 3), dtype=np.uint8)
+    images = [Image.fromarray(c) for c in colour]
+    expected = colour.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(check_images(images, "CNN", scale=False), expected)
+    see_through = [image.convert("RGBA") for image in images]
+    np.testing.assert_array_equal(check_images(see_through, "CNN", scale=False), expected)
+    grey = [image.convert("L") for image in images]
+    assert check_images(grey, "CNN").shape == (2, 1, 6, 7)
+    black = [image.convert("1") for image in images]
+    assert set(np.unique(check_images(black, "CNN"))) == {0.0, 1.0}
+    mixed = check_images([images[0], grey[1]], "CNN", scale=False)
+    np.testing.assert_array_equal(mixed[0], expected[0])
+    np.testing.assert_array_equal(mixed[1], np.repeat(np.asarray(grey[1])[None], 3, 0))
+    palette = Image.fromarray((colour[0, :, :, 0] > 127).astype(np.uint8), mode="P")
+    palette.putpalette([10, 20, 30, 200, 100, 50])  # the colours are meant, not their numbers
+    assert set(check_images([palette], "CNN", scale=False)[0, 0].ravel()) == {10, 200}
+    with pytest.raises(ValueError, match="one size; got 6 x 7 for image 0 and 5 x 4 for image 1"):
+        check_images([images[0], images[1].resize((4, 5))], "CNN")
+    with pytest.raises(TypeError, match="a list of images; got a single one. Wrap it in a list"):
+        check_images(images[0], "CNN")
+    with pytest.raises(TypeError, match=r"arrays or Pillow images; got names of files. Read them: .*load"):
+        check_images(["a.png", Path("b.png")], "CNN")
 
 
 def test_bytes_become_numbers_in_the_unit_interval_unless_told_not_to():
@@ -75,7 +116,6 @@ def test_bytes_become_numbers_in_the_unit_interval_unless_told_not_to():
             r"CNN: images must have shape .* got shape \(3, 784\). .*reshape\(-1, 28, 28\)",
         ),
         (np.zeros((3, 10)), {}, r"shape \(3, 10\). Add the missing axes"),
-        (np.zeros((3, 8, 8, 3)), {}, r"channels seem to be last: pass X.transpose\(0, 3, 1, 2\)"),
         (np.zeros((0, 8, 8)), {}, r"at least one image .* got shape \(0, 8, 8\)"),
         ([], {}, "at least one image"),
         (
@@ -98,6 +138,8 @@ def test_wrong_images(images, options, message):
 def test_whole_numbers_are_no_pixels():
     with pytest.raises(TypeError, match=r"uint8 or float in \[0, 1\]; got int64. Pass X.astype\(np.uint8\)"):
         check_images(np.zeros((1, 2, 2), np.int64), "CNN")
+    with pytest.raises(TypeError, match="got uint16. Pass X / 65535."):
+        check_images(np.full((1, 2, 2), 65535, np.uint16), "CNN")
 
 
 # ---------------------------------------------------------------------------- sequences and sets
@@ -127,6 +169,21 @@ def test_empty_sequences_on_request():
 
 def test_strings_are_sequences():
     assert check_sequences(("ab", "c"), "HMM") == ["ab", "c"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [["a", "cat"], ["the"]],
+        [("a", "cat"), ("the",)],
+        [np.array(["a", "cat"]), np.array(["the"])],
+        np.array([["a", "cat"], ["the"]], dtype=object),
+    ],
+)
+def test_lists_of_words_are_sequences(words):
+    assert check_sequences(words, "HMM") == [["a", "cat"], ["the"]]
+    with pytest.raises(ValueError, match="got length 0 for sequence 1"):
+        check_sequences([["a"], []], "HMM")
 
 
 @pytest.mark.parametrize(
@@ -238,10 +295,38 @@ def test_a_networkx_graph_agrees_with_its_adjacency_matrix():
     np.testing.assert_array_equal(dense, nx.to_numpy_array(G))
 
 
+@pytest.mark.parametrize("form", [nx.MultiGraph, nx.MultiDiGraph])
+def test_parallel_edges_of_multigraphs_are_kept_one_by_one(form):
+    G = form([(0, 1), (0, 1), (2, 1), (3, 3)])
+    G.add_edge(0, 1, weight=5.0)
+    graph = from_networkx(G)
+    dense = np.zeros((4, 4))
+    np.add.at(dense, tuple(graph.edge_index), graph.edge_weight)
+    np.testing.assert_array_equal(dense, nx.to_numpy_array(G))
+    assert graph.num_edges == (5 if G.is_directed() else 9)
+
+
+def test_nodes_of_networkx_may_lack_labels_and_carry_masks():
+    G = nx.path_graph(3)
+    nx.set_node_attributes(G, {0: "left", 2: "right"}, "y")
+    nx.set_node_attributes(G, {1: True}, "val_mask")
+    graph = from_networkx(G)
+    assert graph.y.tolist() == ["left", None, "right"]
+    assert graph.val_mask.tolist() == [False, True, False] and graph.train_mask is None
+    assert from_networkx(nx.path_graph(3)).y is None
+
+
 def test_both_ways_keeps_the_weight_that_is_written_for_a_direction():
     edges, weight = both_ways(np.array([[0, 1, 1, 2], [1, 0, 2, 2]]), np.array([1.0, 5.0, 3.0, 4.0]))
     found = dict(zip(map(tuple, edges.T.tolist()), weight.tolist()))
     assert found == {(0, 1): 1.0, (1, 0): 5.0, (1, 2): 3.0, (2, 1): 3.0, (2, 2): 4.0}
+
+
+def with_attributes(x=1.0, **of_edge):
+    G = nx.path_graph(2)
+    nx.set_node_attributes(G, x, "x")
+    G.edges[0, 1].update(of_edge)
+    return G
 
 
 X2 = np.ones((2, 3))
@@ -264,7 +349,8 @@ E1 = np.array([[0], [1]])
         (Graph(X2, E1), {"labels": True}, r"one y per node \(2\); got none"),
         (Graph(X2, E1, y=np.ones(3)), {"labels": True}, r"one y per node \(2\); got shape \(3,\)"),
         (Graph(X2, E1, edge_weight=np.ones(2)), {}, r"edge_weight must have one row per edge \(1\)"),
-        (Graph(X2, E1, edge_weight=np.array([np.nan])), {}, "one finite number per edge"),
+        (Graph(X2, E1, edge_weight=np.array([np.nan])), {}, "one finite number per edge; got NaN"),
+        (nx.Graph(), {}, "at least one node; got 0 nodes"),
         (Graph(X2, E1, edge_attr=np.ones((3, 2))), {}, "edge_attr must have one row per edge"),
         (Graph(X2, E1, train_mask=np.ones(3, bool)), {}, r"train_mask must have one entry per node \(2\)"),
     ],
@@ -280,6 +366,9 @@ def test_wrong_graphs(graph, options, message):
         (np.eye(3), "must have edge_index .* or be a networkx graph; got ndarray"),
         (Graph(X2, E1.astype(float)), "edge_index must hold integers; got float64"),
         (Graph(X2, E1, test_mask=np.ones(2)), "test_mask must be boolean; got float64"),
+        (Graph(X2, E1, test_mask=np.array([1])), r"got int64. Use .* or np.isin\(np.arange\(2\), indices\)"),
+        (with_attributes(x="carbon"), "node attribute 'x' must hold numbers; got could not convert .*carbon"),
+        (with_attributes(weight="heavy"), "edge attribute 'weight' must be a number; got could not .*heavy"),
     ],
 )
 def test_wrong_kinds_of_graph(graph, message):
@@ -302,6 +391,10 @@ def test_graph_collections(Data):
         [Graph(X2, E1), Data(x=torch.ones(4, 3), edge_index=torch.zeros(2, 0).long())], "GIN"
     )
     assert [g.num_nodes for g in graphs] == [2, 4]
+    from torch_geometric.data import Batch
+
+    parts = [Data(x=torch.ones(n, 3), edge_index=torch.zeros(2, n).long()) for n in (1, 3)]
+    assert [g.num_edges for g in check_graphs(Batch.from_data_list(parts), "GIN")] == [1, 3]
     with pytest.raises(ValueError, match="every graph must have 3 node features; got 1 in graph 1"):
         check_graphs([Graph(X2, E1), Graph(X2[:, :1], E1)], "GIN")
     with pytest.raises(ValueError, match="GIN: graph 0: edges must join"):

@@ -2,7 +2,8 @@
 
 A graph is anything with ``edge_index`` of shape ``(2, E)`` and ``x`` or ``num_nodes``, such as the
 ``Data`` of PyTorch Geometric, or a networkx graph, whose node attributes ``x`` and ``y`` and edge
-attribute ``weight`` are read. :func:`check_graph` turns all of them into a :class:`Graph` of arrays.
+attribute ``weight`` are read. Models compute with ``edge_weight``; other features of edges, ``edge_attr``, are kept
+for those who ask for them. :func:`check_graph` turns all of them into a :class:`Graph` of arrays.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def check_graph(
 
 
 def check_graphs(X: Any, owner: str, *, features: bool = True, dimension: int | None = None) -> list[Graph]:
-    """Return a list of graphs as arrays; with features, all must have the same width."""
+    """Return a list of graphs, or a ``Batch`` of PyTorch Geometric, as arrays; with features, of the same width."""
+    X = X.to_data_list() if hasattr(X, "to_data_list") else X
     if _is_networkx(X) or hasattr(X, "edge_index") or isinstance(X, str) or not isinstance(X, Iterable):
         raise errors.kind(
             owner, "X must be a list of graphs", type(X).__name__, "Wrap a single graph in a list."
@@ -221,9 +223,8 @@ def _per_edge(values: Any, name: str, edges: np.ndarray, owner: str) -> np.ndarr
     if name == "edge_weight":
         array = array.reshape(len(array), -1)[:, 0] if array.ndim > 1 and array.size == len(array) else array
         if array.ndim != 1 or not np.isfinite(array.astype(float)).all():
-            raise errors.value(
-                owner, "edge_weight must be one finite number per edge", f"shape {array.shape}"
-            )
+            got = f"shape {array.shape}" if array.ndim != 1 else "NaN or infinity"
+            raise errors.value(owner, "edge_weight must be one finite number per edge", got)
         array = array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float32)
     return array
 
@@ -232,10 +233,11 @@ def _mask(values: Any, name: str, n: int, owner: str) -> np.ndarray | None:
     if values is None:
         return None
     mask = as_array(values)
+    if mask.dtype != bool:
+        do = f"Use {name}.astype(bool), or np.isin(np.arange({n}), indices) for the numbers of nodes."
+        raise errors.kind(owner, f"{name} must be boolean", str(mask.dtype), do)
     if mask.shape[:1] != (n,):
         raise errors.value(owner, f"{name} must have one entry per node ({n})", f"shape {mask.shape}")
-    if mask.dtype != bool:
-        raise errors.kind(owner, f"{name} must be boolean", str(mask.dtype), f"Use {name}.astype(bool).")
     return mask
 
 
@@ -249,35 +251,65 @@ def _is_networkx(X: Any) -> bool:
 def from_networkx(G: Any, owner: str = "from_networkx") -> Graph:
     """Return a networkx graph as arrays; its nodes are numbered in the order of ``G.nodes``.
 
-    Node attributes ``x`` and ``y`` and the edge attribute ``weight`` are used where all nodes, or
-    any edge, have them. An undirected edge is listed in both directions.
+    The node attribute ``x`` holds features, ``y`` a label (a node without one is unlabelled), ``train_mask`` and its like
+    whether a node is for that (no, if absent), and the edge attribute ``weight`` a weight (1 if absent). An undirected
+    edge is listed in both directions, a loop once, and parallel edges of a multi-graph one by one.
     """
+    if len(G) == 0:
+        raise errors.value(owner, "the graph must have at least one node", "0 nodes")
     place = {node: i for i, node in enumerate(G.nodes)}
     ends = np.array([(place[a], place[b]) for a, b in G.edges()], dtype=np.int64).reshape(-1, 2).T
-    given = [attributes.get("weight") for _, _, attributes in G.edges(data=True)]
-    weight = None
-    if any(w is not None for w in given):
-        weight = np.array([1.0 if w is None else float(w) for w in given], dtype=np.float32)
+    weight = _edge_weights(G, owner)
     if not G.is_directed():
-        ends, weight = both_ways(ends, weight)
-    x, y = _node_values(G, "x", owner), _node_values(G, "y", owner)
-    if x is not None:
-        x = x.astype(np.float32).reshape(len(place), -1)
-    return Graph(x, ends, y, weight, num_nodes=len(place))
+        turned = ends[0] != ends[1]
+        ends = np.concatenate([ends, ends[::-1, turned]], axis=1)
+        order = np.lexsort(ends[::-1])
+        ends = ends[:, order]
+        weight = None if weight is None else np.concatenate([weight, weight[turned]])[order]
+    masks = {name: _node_mask(G, name) for name in _MASKS}
+    return Graph(_node_features(G, owner), ends, _node_labels(G), weight, **masks, num_nodes=len(place))
 
 
-def _node_values(G: Any, name: str, owner: str) -> np.ndarray | None:
-    values = [attributes.get(name) for _, attributes in G.nodes(data=True)]
+def _edge_weights(G: Any, owner: str) -> np.ndarray | None:
+    given = [attributes.get("weight") for _, _, attributes in G.edges(data=True)]
+    if all(w is None for w in given):
+        return None
+    try:
+        return np.array([1.0 if w is None else float(w) for w in given], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise errors.kind(owner, "the edge attribute 'weight' must be a number", str(error)) from error
+
+
+def _node_features(G: Any, owner: str) -> np.ndarray | None:
+    values = [attributes.get("x") for _, attributes in G.nodes(data=True)]
     have = sum(v is not None for v in values)
     if have == 0:
         return None
     if have < len(values):
-        must = f"every node must have the attribute {name!r}, or none"
+        must = "every node must have the attribute 'x', or none"
         raise errors.value(owner, must, f"{have} of {len(values)} nodes")
     try:
-        return np.array(values)
-    except ValueError as error:
-        raise errors.value(owner, f"node attribute {name!r} must have one shape", "several shapes") from error
+        rows = [as_array(v).astype(np.float32) for v in values]
+    except (TypeError, ValueError) as error:
+        do = "Make them numbers first, for instance one indicator per category."
+        raise errors.kind(owner, "the node attribute 'x' must hold numbers", str(error), do) from error
+    shapes = sorted({row.shape for row in rows})
+    if len(shapes) > 1:
+        got = f"shapes {shapes[0]} and {shapes[1]}"
+        raise errors.value(owner, "the node attribute 'x' must have one shape", got)
+    return np.stack(rows).reshape(len(rows), -1)
+
+
+def _node_labels(G: Any) -> np.ndarray | None:
+    values = [attributes.get("y") for _, attributes in G.nodes(data=True)]
+    if any(v is None for v in values):
+        return None if all(v is None for v in values) else np.array(values, dtype=object)
+    return np.array(values)
+
+
+def _node_mask(G: Any, name: str) -> np.ndarray | None:
+    values = [attributes.get(name) for _, attributes in G.nodes(data=True)]
+    return None if all(v is None for v in values) else np.array([bool(v) for v in values])
 
 
 def both_ways(edges: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
