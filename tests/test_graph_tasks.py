@@ -188,6 +188,18 @@ def test_odd_graphs_are_learned_from(layer):
     assert np.isfinite(links.transform(lone)).all()
 
 
+@pytest.mark.parametrize("output_heads", [1, 4])
+def test_whole_graphs_and_links_average_the_heads_of_their_last_attention(output_heads):
+    quick = {"layer": "gat", "output_heads": output_heads, "random_state": 0, "training": Training(epochs=1)}
+    graphs, y = shapes(6)
+    whole = GraphClassifier(hidden_layer_sizes=(16, 10), **quick).fit(graphs, y).module_
+    links = LinkPredictor(hidden_layer_sizes=(16, 10), **quick).fit(graphs[0]).module_
+    for module in (whole, links):
+        first, last = (layer.conv for layer in module.network.layers)
+        assert (first.heads, first.out_channels, first.concat) == (8, 2, True)
+        assert (last.heads, last.out_channels, last.concat) == (output_heads, 10, False)
+
+
 @pytest.mark.parametrize("layer", sorted(LAYERS))
 def test_the_loss_reaches_every_parameter_of_readouts_and_links(layer):
     torch.manual_seed(0)

@@ -15,6 +15,7 @@ import corollary
 from corollary import NodeClassifier, Run, Training
 from corollary.data import Graph
 from corollary.graphs.network import LAYERS, GraphNetwork, shares
+from corollary.nn import GATConv
 from corollary.nn.sparse import aggregate, features
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
@@ -280,6 +281,24 @@ def test_the_defaults_are_those_of_the_papers():
     assert gat._plan().learning_rate == 0.005
 
 
+def test_heads_of_the_last_attention_are_averaged():
+    g = words(dtype=np.float32)
+    net = NodeClassifier("gat", output_heads=3, random_state=0, training=Training(epochs=2)).fit(g).module_
+    conv = net.layers[-1].conv
+    assert (conv.heads, conv.out_channels, conv.concat) == (3, 2, False)
+    x, edges = torch.tensor(g.x), torch.tensor(g.edge_index)
+    with torch.no_grad():
+        hidden = net.states(x, edges)[0]
+        each = [GATConv(64, 2) for _ in range(3)]
+        for i, head in enumerate(each):
+            head.lin.weight.copy_(conv.lin.weight[2 * i : 2 * i + 2])
+            head.att_src.copy_(conv.att_src[:, i : i + 1])
+            head.att_dst.copy_(conv.att_dst[:, i : i + 1])
+            head.bias.copy_(conv.bias)
+        mean = torch.stack([head(hidden, edges) for head in each]).mean(0)
+        torch.testing.assert_close(net(x, edges), mean, atol=1e-5, rtol=1e-5)
+
+
 def _with(**changes):
     g = blocks()
     fields = {
@@ -312,7 +331,7 @@ def test_bad_graphs_are_named(graph, error, words):
 
 @pytest.mark.parametrize("params, words", [
     ({"layer": "gnc"}, "layer"), ({"dropout": 1.0}, "dropout"), ({"hidden_layer_sizes": (0,)}, "must be positive"),
-    ({"activation": "rulu"}, "activation"),
+    ({"activation": "rulu"}, "activation"), ({"layer": "gat", "output_heads": 0}, "output_heads"),
 ])  # fmt: skip
 def test_bad_parameters_are_named(params, words):
     with pytest.raises(ValueError, match=words):

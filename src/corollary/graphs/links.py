@@ -64,7 +64,9 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     dropout : float, default=0.0
         Share of each layer's input dropped while training.
     heads : int, default=8
-        Attention heads of "gat".
+        Attention heads of "gat", but for its last layer; they share the layer's width.
+    output_heads : int, default=1
+        Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
     training : Training, optional
@@ -115,6 +117,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         activation="relu",
         dropout=0.0,
         heads=8,
+        output_heads=1,
         order=3,
         training=None,
         random_state=None,
@@ -124,6 +127,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         self.activation = activation
         self.dropout = dropout
         self.heads = heads
+        self.output_heads = output_heads
         self.order = order
         self.training = training
         self.random_state = random_state

@@ -48,13 +48,14 @@ def _cheb(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.M
 
 
 class _GAT(nn.Module):
-    """Attention heads that together have the width asked for; edge weights are edge features of width 1."""
+    """Attention of a given width, its heads joined or averaged; edge weights are edge features of width 1."""
 
-    def __init__(self, n_in: int, n_out: int, heads: int, dropout: float, weighted: bool) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, heads: int, joined: bool, dropout: float, weighted: bool
+    ) -> None:
         super().__init__()
         from corollary.nn.gat import GATConv
 
-        joined = n_out % heads == 0
         width = n_out // heads if joined else n_out
         edge_dim = 1 if weighted else None
         self.conv = GATConv(n_in, width, heads, concat=joined, dropout=dropout, edge_dim=edge_dim)
@@ -64,8 +65,9 @@ class _GAT(nn.Module):
 
 
 def _gat(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
-    heads = 1 if last else options.get("heads", 8)
-    return _GAT(n_in, n_out, heads, options.get("dropout", 0.0), options.get("weighted", False))
+    heads = options.get("output_heads", 1) if last else options.get("heads", 8)
+    joined = not last and n_out % heads == 0
+    return _GAT(n_in, n_out, heads, joined, options.get("dropout", 0.0), options.get("weighted", False))
 
 
 def _gin(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
@@ -115,7 +117,9 @@ class GraphNetwork(nn.Module):
     normalize : bool, default=False
         Whether each node's features are divided by their sum, eq. 2.
     **options
-        ``heads`` of "gat", ``order`` (terms) of "cheb", ``aggr`` of "mpnn", ``weighted`` if edges have weights.
+        ``heads`` of the hidden layers of "gat", joined if their number divides the width and else averaged,
+        ``output_heads`` of its last, averaged; ``order`` (terms) of "cheb"; ``aggr`` of "mpnn"; ``weighted`` if edges
+        have weights.
     """
 
     def __init__(

@@ -29,6 +29,8 @@ from corollary.nn.sparse import Sparse, sparse
 
 __all__ = ["NodeClassifier"]
 
+# What the estimators hand on to the network, under the same names.
+OPTIONS = ("activation", "dropout", "heads", "output_heads", "order")
 WHOLE = 2**31 - 1  # batch size that no training set exceeds: every update sees all labelled nodes
 
 # What the papers use on citation graphs: Kipf and Welling (2017), and Velickovic et al. (2018) for attention.
@@ -86,6 +88,7 @@ class BaseGraphEstimator(GradientTrained):
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "heads": [Interval(Integral, 1, None, closed="left")],
+        "output_heads": [Interval(Integral, 1, None, closed="left")],
         "order": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -109,7 +112,7 @@ class BaseGraphEstimator(GradientTrained):
         return graph
 
     def _network(self, widths: tuple[int, ...]) -> GraphNetwork:
-        options = {name: self._setting(name) for name in ("activation", "dropout", "heads", "order")}
+        options = {name: self._setting(name) for name in OPTIONS}
         options |= {"weighted": self.weighted_, "normalize": getattr(self, "normalized_", False)}
         network = GraphNetwork(widths, self.layer, **options)
         return network.to(getattr(torch, self.dtype_))
@@ -137,7 +140,10 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     dropout : float, optional
         Share of each layer's input dropped at random while training, 0.5, and 0.6 for "gat"; more regularises more.
     heads : int, default=8
-        Attention heads of the hidden layers of "gat".
+        Attention heads of the hidden layers of "gat"; they share the layer's width.
+    output_heads : int, default=1
+        Attention heads of the last layer of "gat", which are averaged; more steady the result. The paper takes 8 where
+        labels are few.
     order : int, default=3
         Terms of the polynomials of "cheb"; each further one sees one hop further.
     normalize : bool or "auto", default="auto"
@@ -206,6 +212,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         activation=None,
         dropout=None,
         heads=8,
+        output_heads=1,
         order=3,
         normalize="auto",
         neighbours=None,
@@ -216,6 +223,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         self.neighbours = neighbours
         self.layer = layer
         self.heads = heads
+        self.output_heads = output_heads
         self.order = order
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation

@@ -24,7 +24,7 @@ from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.graphs.network import GraphNetwork
-from corollary.graphs.nodes import BaseGraphEstimator, stacked
+from corollary.graphs.nodes import OPTIONS, BaseGraphEstimator, stacked
 from corollary.nn.activations import activation as activation_of
 from corollary.nn.message import reduce
 from corollary.nn.sparse import ranges
@@ -130,7 +130,9 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
     dropout : float, default=0.2
         Share dropped while training; more regularises more.
     heads : int, default=8
-        Attention heads of "gat".
+        Attention heads of "gat", but for its last layer; they share the layer's width.
+    output_heads : int, default=1
+        Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
     training : Training, optional
@@ -189,6 +191,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         activation="relu",
         dropout=0.2,
         heads=8,
+        output_heads=1,
         order=3,
         training=None,
         random_state=None,
@@ -199,6 +202,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         self.activation = activation
         self.dropout = dropout
         self.heads = heads
+        self.output_heads = output_heads
         self.order = order
         self.training = training
         self.random_state = random_state
@@ -258,15 +262,9 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         sizes = self._widths()
         if len(sizes) < 2:
             raise value(type(self).__name__, "hidden_layer_sizes must name at least one layer", "none")
-        options = {"heads": self.heads, "order": self.order, "weighted": self.weighted_}
-        options |= {"readout": self.readout, "size": self.mean_nodes_, "aggr": "add"}
-        module = GraphReadout(
-            (*sizes, len(self.classes_)),
-            self.layer,
-            activation=self.activation,
-            dropout=self.dropout,
-            **options,
-        )
+        options = {name: getattr(self, name) for name in (*OPTIONS, "readout")}
+        options |= {"size": self.mean_nodes_, "weighted": self.weighted_, "aggr": "add"}
+        module = GraphReadout((*sizes, len(self.classes_)), self.layer, **options)
         return module.to(getattr(torch, self.dtype_))
 
     @torch.no_grad()
