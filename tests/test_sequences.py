@@ -241,6 +241,42 @@ def test_unknown_characters_are_unknown():
     np.testing.assert_array_equal(model.predict_proba(["?b"]), model.predict_proba(["!b"]))
 
 
+def test_words_as_steps(tmp_path):
+    """What a word is decides its tag; the same words in one string would be read letter by letter."""
+    words = ["red", "green", "one", "two", "three"]
+    rng = np.random.default_rng(0)
+    X = [[words[i] for i in rng.integers(0, 5, size=rng.integers(1, 6))] for _ in range(60)]
+    y = [["colour" if word in words[:2] else "number" for word in text] for text in X]
+    model = SequenceTagger(hidden_size=8, training=Training(20, learning_rate=0.02), random_state=0).fit(X, y)
+    assert model.kind_ == "token" and model.alphabet_ == sorted(words)
+    assert model.score(X, y) == 1.0
+    assert [len(tags) for tags in model.predict([["red", "blue"], ["two"]])] == [2, 1]  # one is unknown
+    again = corollary.load(model.save(tmp_path / "model"))
+    for ours, theirs in zip(again.predict_proba(X), model.predict_proba(X)):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="of lists of words, as in fit; got strings"):
+        model.predict(["red green"])
+
+
+def test_weights_of_samples_and_classes():
+    X, y = first_decides(40)
+    a, b = np.unique(y)
+    keep = np.arange(40) < 20
+    make = lambda **options: SequenceClassifier(
+        hidden_size=4, training=Training(2, batch_size=4), random_state=0, **options
+    )
+    weight = np.where(keep, 1.0, 0.0)  # some batches weigh nothing at all
+    ignoring = make().fit(X, np.where(keep, y, a), sample_weight=weight)
+    also = make().fit(X, np.where(keep, y, b), sample_weight=weight)
+    np.testing.assert_array_equal(ignoring.predict_proba(X), also.predict_proba(X))
+    assert np.isfinite(ignoring.predict_proba(X)).all()
+    one, two = (make().fit(X, y, sample_weight=np.full(40, w)).predict_proba(X) for w in (1.0, 2.0))
+    np.testing.assert_array_equal(one, two)
+    heavy = make(class_weight={a: 100.0, b: 1.0}).fit(X, y).predict_proba(X)[:, 0].mean()
+    light = make(class_weight={a: 1.0, b: 100.0}).fit(X, y).predict_proba(X)[:, 0].mean()
+    assert heavy > light
+
+
 def test_tags_need_both_sides():
     rng = np.random.default_rng(0)
     X = [rng.integers(0, 4, size=rng.integers(2, 8)) for _ in range(100)]

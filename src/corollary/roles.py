@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, ClusterMixin, RegressorMixin, TransformerMixin
-from sklearn.utils import check_array
+from sklearn.utils import check_array, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -52,6 +52,13 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
                 f"the one class {self.classes_.tolist()[0]!r}",
             )
         return codes
+
+    def _weights(self, data: Any) -> np.ndarray | None:
+        """Return each sample's weight, times that of its class where the model has a ``class_weight``."""
+        if getattr(self, "class_weight", None) is None:
+            return data.sample_weight  # type: ignore[no-any-return]
+        by_class = compute_sample_weight(self.class_weight, self.classes_[data.y])  # type: ignore[attr-defined]
+        return np.asarray(by_class if data.sample_weight is None else by_class * data.sample_weight)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, in the order of ``classes_``."""

@@ -6,6 +6,7 @@ Grey images give ``(n, h, w)``, others ``(n, 3, h, w)``; transparency is dropped
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class
 
-__all__ = ["SUFFIXES", "picture", "read_folder", "read_image"]
+__all__ = ["SUFFIXES", "joined", "picture", "pixels", "read_folder", "read_image"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".pbm", ".tif", ".tiff", ".webp")
 _GREY = ("1", "L", "I", "I;16", "I;16B", "F")
@@ -33,14 +34,19 @@ def read_folder(folder: Path) -> Dataset:
 
 
 def _stack(files: list[Path]) -> np.ndarray:
-    pixels = [picture(file.read_bytes(), file.name) for file in files]
-    for file, image in zip(files, pixels):
-        if image.shape[:2] != pixels[0].shape[:2]:
-            got = f"{_size(pixels[0])} for {files[0].name} and {_size(image)} for {file.name}"
-            raise errors.value("load", "all images must have one size", got, "Resize or crop them first.")
-    if all(image.ndim == 2 for image in pixels):
-        return np.stack(pixels)
-    colour = [image if image.ndim == 3 else np.repeat(image[:, :, None], 3, 2) for image in pixels]
+    decoded = [picture(file.read_bytes(), file.name) for file in files]
+    return joined(decoded, [file.name for file in files], "load")
+
+
+def joined(decoded: list[np.ndarray], names: Sequence[str], owner: str) -> np.ndarray:
+    """Return decoded images as one array: ``(n, h, w)`` if all are grey, else ``(n, 3, h, w)``."""
+    for name, image in zip(names, decoded):
+        if image.shape[:2] != decoded[0].shape[:2]:
+            got = f"{_size(decoded[0])} for {names[0]} and {_size(image)} for {name}"
+            raise errors.value(owner, "images must all have one size", got, "Resize or crop them first.")
+    if all(image.ndim == 2 for image in decoded):
+        return np.stack(decoded)
+    colour = [image if image.ndim == 3 else np.repeat(image[:, :, None], 3, 2) for image in decoded]
     return np.ascontiguousarray(np.stack(colour).transpose(0, 3, 1, 2))
 
 
@@ -52,10 +58,15 @@ def picture(raw: bytes, name: str) -> np.ndarray:
         raise errors.missing("load", "pillow", "images") from error
     try:
         with Image.open(io.BytesIO(raw)) as image:
-            return _grey(image) if image.mode in _GREY else np.asarray(image.convert("RGB"))
+            return pixels(image)
     except Exception as error:  # whatever the bytes make Pillow raise
         got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
         raise errors.value("load", f"{name} must be an image file", got) from error
+
+
+def pixels(image: Any) -> np.ndarray:
+    """Return a Pillow image as uint8, ``(h, w)`` if grey and ``(h, w, 3)`` otherwise."""
+    return _grey(image) if image.mode in _GREY else np.asarray(image.convert("RGB"))
 
 
 def _grey(image: Any) -> np.ndarray:

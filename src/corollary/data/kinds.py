@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isqrt
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import as_array
 from corollary.data.graphs import check_graph, check_graphs
+from corollary.data.images import joined, pixels
 from corollary.data.ratings import check_ratings
 
 __all__ = [
@@ -45,8 +47,9 @@ def check_images(
 
     Parameters
     ----------
-    X : array, tensor or list of arrays
-        Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, boolean, or float in [0, 1].
+    X : array, tensor, list of arrays or list of Pillow images
+        Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, boolean, or float in [0, 1]. Channels may come last,
+        ``(n, h, w, c)``, if there are 1, 3 or 4 of them and both sides are longer than that.
     owner : str
         Who asks; the error begins with it.
     size : (int, int), optional
@@ -67,23 +70,15 @@ def check_images(
     >>> check_images(np.zeros((5, 8, 8), np.uint8), "CNN").shape
     (5, 1, 8, 8)
     """
-    images = _stack_images(X, owner)
+    images = _stack_images(X, owner, channels)
     images = _pixels(images, owner, bounded)
     images = images[:, None] if images.ndim == 3 else images
     _check_image_shape(images.shape, owner, size, channels)
     return images.astype(np.float32) / np.float32(255) if scale and images.dtype == np.uint8 else images
 
 
-def _stack_images(X: Any, owner: str) -> np.ndarray:
-    if isinstance(X, list | tuple):
-        parts = [as_array(image) for image in X]
-        for i, part in enumerate(parts):
-            if part.shape != parts[0].shape:
-                got = f"{parts[0].shape} for image 0 and {part.shape} for image {i}"
-                raise errors.value(owner, "images must all have one size", got, "Resize or crop them first.")
-        images = np.stack(parts) if parts else np.empty((0, 1, 1))
-    else:
-        images = as_array(X)
+def _stack_images(X: Any, owner: str, channels: int | None) -> np.ndarray:
+    images = _listed_images(list(X), owner) if isinstance(X, list | tuple) else _one_array(X, owner)
     if images.ndim not in (3, 4):
         do = "Add the missing axes, X[None], for a single image."
         side = isqrt(images.shape[1]) if images.ndim == 2 else 0
@@ -94,10 +89,32 @@ def _stack_images(X: Any, owner: str) -> np.ndarray:
     if 0 in images.shape:
         must = "there must be at least one image of at least one pixel"
         raise errors.value(owner, must, f"shape {images.shape}")
-    if images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] == images.shape[2] > 4:
-        do = "The channels seem to be last: pass X.transpose(0, 3, 1, 2)."
-        raise errors.value(owner, "images must have shape (n, c, h, w)", f"shape {images.shape}", do)
-    return images
+    return np.moveaxis(images, -1, 1) if _channels_last(images.shape, channels) else images
+
+
+def _listed_images(X: list[Any], owner: str) -> np.ndarray:
+    if X and all(hasattr(image, "getbands") for image in X):  # Pillow's
+        return joined([pixels(image) for image in X], [f"image {i}" for i in range(len(X))], owner)
+    if any(isinstance(image, str | PathLike) for image in X):
+        do = "Read them: corollary.data.load(folder).X, or [PIL.Image.open(path) for path in paths]."
+        raise errors.kind(owner, "images must be arrays or Pillow images", "names of files", do)
+    parts = [as_array(image) for image in X]
+    for i, part in enumerate(parts):
+        if part.shape != parts[0].shape:
+            got = f"{parts[0].shape} for image 0 and {part.shape} for image {i}"
+            raise errors.value(owner, "images must all have one size", got, "Resize or crop them first.")
+    return np.stack(parts) if parts else np.empty((0, 1, 1))
+
+
+def _one_array(X: Any, owner: str) -> np.ndarray:
+    if hasattr(X, "getbands"):
+        raise errors.kind(owner, "X must be a list of images", "a single one", "Wrap it in a list.")
+    return as_array(X)
+
+
+def _channels_last(shape: tuple[int, ...], channels: int | None) -> bool:
+    """Whether (n, a, b, c) must be (n, h, w, c): two sides longer than 4 before 1, 3 or 4 of something."""
+    return len(shape) == 4 and shape[3] in (1, 3, 4) and min(shape[1:3]) > 4 and shape[1] != channels
 
 
 def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
@@ -106,7 +123,8 @@ def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
     if images.dtype == bool:
         return images.astype(np.float32)
     if not np.issubdtype(images.dtype, np.floating):
-        do = "Pass X.astype(np.uint8) if the values are 0 to 255."
+        most = images.max() if images.dtype.kind in "iu" else 255
+        do = f"Pass X / {most}." if most > 255 else "Pass X.astype(np.uint8) if the values are 0 to 255."
         raise errors.kind(owner, "pixels must be uint8 or float in [0, 1]", str(images.dtype), do)
     low, high = float(images.min()), float(images.max())
     if not np.isfinite([low, high]).all():  # a NaN or infinity anywhere reaches the minimum or maximum
@@ -143,13 +161,13 @@ def _check_image_shape(
 def check_sequences(
     X: Any, owner: str, *, dimension: int | None = None, vocabulary: int | None = None, min_length: int = 1
 ) -> list[Any]:
-    """Return sequences as a list: all ``(t,)`` int64, all ``(t, d)`` float, or all strings.
+    """Return sequences as a list: all ``(t,)`` int64, all ``(t, d)`` float, all strings, or all lists of words.
 
     Parameters
     ----------
     X : list, array or tensor
         Integer sequences ``(t,)``, vector sequences ``(t, d)`` (``(t,)`` floats count as ``(t, 1)``),
-        strings, or one array ``(n, t)`` or ``(n, t, d)`` if all have the same length.
+        strings, lists of strings, or one array ``(n, t)`` or ``(n, t, d)`` if all have the same length.
     owner : str
         Who asks; the error begins with it.
     dimension : int, optional
@@ -161,7 +179,7 @@ def check_sequences(
 
     Returns
     -------
-    list of ndarray or str
+    list of ndarray, str or list of str
 
     Examples
     --------
@@ -171,6 +189,8 @@ def check_sequences(
     items = _listed(X, owner, "sequences")
     if all(isinstance(item, str) for item in items):
         parts: list[Any] = list(items)
+    elif all(_of_words(item) for item in items) and any(len(item) for item in items):
+        parts = [list(map(str, item)) for item in items]
     else:
         parts = [_sequence(item, i, owner) for i, item in enumerate(items)]
         _check_alike(parts, owner, dimension, vocabulary)
@@ -192,6 +212,11 @@ def _listed(X: Any, owner: str, what: str) -> list[Any]:
     if not items:
         raise errors.value(owner, f"X must hold at least one of the {what}", "an empty list")
     return items
+
+
+def _of_words(item: Any) -> bool:
+    listed = isinstance(item, list | tuple) or (isinstance(item, np.ndarray) and item.ndim == 1)
+    return listed and all(isinstance(word, str) for word in item)
 
 
 def _sequence(item: Any, i: int, owner: str) -> np.ndarray:
@@ -300,6 +325,7 @@ def check_texts(X: Any, owner: str, *, filled: bool = True) -> list[str]:
         if not isinstance(text, str):
             got = f"{type(text).__name__} at {i}"
             do = "Decode it first." if isinstance(text, bytes) else "Use str() or leave it out."
+            do = "Join its words: ' '.join(words)." if isinstance(text, list | tuple | np.ndarray) else do
             raise errors.kind(owner, "every document must be a string", got, do)
     if filled and not any(text.strip() for text in texts):
         raise errors.value(owner, "some document must have words", f"{len(texts)} empty ones")

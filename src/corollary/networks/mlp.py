@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
@@ -38,7 +37,7 @@ from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
 from corollary.nn.normalisation import NORMS, norm
 from corollary.nn.shortcuts import Residual
 
-__all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
+__all__ = ["MLP", "MLPClassifier", "MLPRegressor", "weighted_mean"]
 
 
 class MLP(nn.Sequential):
@@ -135,11 +134,21 @@ class Backpropagation:
         return loss
 
 
+def shares(weight: Tensor) -> Tensor:
+    """Return weights divided by their sum; zeros where nothing in the batch weighs anything."""
+    return weight / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
+
+
+def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the weighted mean of one loss per sample."""
+    return losses.mean() if weight is None else losses @ shares(weight)
+
+
 def softmax_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the weighted mean cross-entropy and its derivative by the logits, eq. 3."""
     log_p = torch.log_softmax(z, 1)
     picked = log_p.gather(1, y[:, None])[:, 0]
-    w = weight / weight.sum() if weight is not None else None
+    w = shares(weight) if weight is not None else None
     loss = -(picked.mean() if w is None else picked @ w)
     delta = log_p.exp_()
     delta.scatter_add_(1, y[:, None], torch.full_like(delta[:, :1], -1.0))
@@ -149,7 +158,7 @@ def softmax_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, 
 def squared_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return half the weighted mean squared error and its derivative by the output, eq. 3."""
     delta = z - y
-    w = weight / weight.sum() if weight is not None else torch.full_like(y[:, 0], 1 / len(y))
+    w = shares(weight) if weight is not None else torch.full_like(y[:, 0], 1 / len(y))
     loss = 0.5 * (delta.square().sum(1) @ w)
     return loss, delta.mul_(w[:, None])
 
@@ -306,12 +315,8 @@ class MLPClassifier(Classifier, _BaseMLP):
         return self._fit(X, y, sample_weight)
 
     def _learner(self, data: Data) -> Any:
-        if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, self.classes_[data.y])
-            given = 1.0 if data.sample_weight is None else data.sample_weight
-            data = data._replace(sample_weight=by_class * given)
         self.n_outputs_ = len(self.classes_)
-        x, weight = self._rows(data)
+        x, weight = self._rows(data._replace(sample_weight=self._weights(data)))
         return self._learn(cross_entropy, softmax_error, x, as_tensor(data.y), weight, stratify=data.y)
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
@@ -391,11 +396,9 @@ class MLPRegressor(Regressor, _BaseMLP):
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     """Return the weighted mean cross-entropy of the module's logits."""
-    losses = F.cross_entropy(module(x), y, reduction="none")
-    return losses.mean() if weight is None else losses @ (weight / weight.sum())
+    return weighted_mean(F.cross_entropy(module(x), y, reduction="none"), weight)
 
 
 def half_squared(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     """Return half the weighted mean squared error."""
-    losses = 0.5 * (module(x) - y).square().sum(1)
-    return losses.mean() if weight is None else losses @ (weight / weight.sum())
+    return weighted_mean(0.5 * (module(x) - y).square().sum(1), weight)

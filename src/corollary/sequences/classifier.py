@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from corollary.base import Classifier, Data, as_tensor
 from corollary.engine.ragged import RaggedBatches
+from corollary.networks.mlp import weighted_mean
 from corollary.sequences.common import BaseSequenceNetwork
 from corollary.sequences.network import POOLINGS
 
@@ -24,8 +25,9 @@ __all__ = ["SequenceClassifier"]
 class SequenceClassifier(Classifier, BaseSequenceNetwork):
     """Classify sequences of any length.
 
-    Takes a list of integer sequences ``(t,)``, of vector sequences ``(t, d)`` or of strings (read character by
-    character; one that ``fit`` has not seen counts as unknown). Vectors are standardised by the training data.
+    Takes a list of integer sequences ``(t,)``, of vector sequences ``(t, d)``, of strings (read character by
+    character) or of lists of words; a character or word that ``fit`` has not seen counts as unknown. Vectors are
+    standardised by the training data.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
     bidirectional : bool, default=False
         Whether to read from both ends.
     embedding_size : int, default=32
-        Width of the embedding of integers and characters.
+        Width of the embedding of integers, characters and words.
     pooling : {"last", "mean", "max"}, default="last"
         How the states become one vector.
     dropout : float, default=0.0
@@ -46,6 +48,8 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
     truncation : int, optional
         Let gradients flow back over at most so many steps, for recurrent cells that read one way: steadier on long
         sequences, but longer ties are not learned. States go on from piece to piece.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -57,8 +61,10 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
         The labels.
     module_ : SequenceNetwork
         The trained network; called with padded sequences and lengths it gives logits.
-    kind_ : {"code", "vector", "string"}
+    kind_ : {"code", "vector", "string", "token"}
         What was fitted.
+    alphabet_ : str or list of str
+        The characters, or words, that were fitted.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -87,6 +93,7 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
     _parameter_constraints = {
         **BaseSequenceNetwork._parameter_constraints,
         "pooling": [StrOptions(set(POOLINGS))],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
     }
 
     def __init__(
@@ -100,6 +107,7 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
         pooling="last",
         dropout=0.0,
         truncation=None,
+        class_weight=None,
         training=None,
         random_state=None,
     ):
@@ -111,19 +119,27 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
         self.pooling = pooling
         self.dropout = dropout
         self.truncation = truncation
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
+    def fit(self, X, y, sample_weight=None):
+        """Train on sequences X with labels y (n,), optionally weighted."""
+        return self._fit(X, y, sample_weight)
+
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)
-        x = self._inputs(data.X)
-        batches = RaggedBatches(x, as_tensor(data.y).to(x.flat.device))
+        x, weight = self._inputs(data.X), self._weights(data)
+        columns = as_tensor(data.y), None if weight is None else as_tensor(weight.astype(self.dtype_))
+        batches = RaggedBatches(x, *(c if c is None else c.to(x.flat.device) for c in columns))
         return self._descend(cross_entropy, batches=batches, stratify=data.y)
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(-1)))
 
 
-def cross_entropy(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    """Return the mean of -log p of eq. 1."""
-    return F.cross_entropy(module(x, lengths), y)
+def cross_entropy(
+    module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, weight: Tensor | None = None
+) -> Tensor:
+    """Return the weighted mean of -log p of eq. 1."""
+    return weighted_mean(F.cross_entropy(module(x, lengths), y, reduction="none"), weight)

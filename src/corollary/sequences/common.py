@@ -22,7 +22,7 @@ from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
 __all__ = ["BaseSequence", "BaseSequenceNetwork", "in_batches"]
 
 STEPS = 16384  # padded steps evaluated at a time where no gradient is needed
-NAMES = {"string": "strings", "code": "integers", "vector": "vectors"}
+NAMES = {"string": "strings", "token": "lists of words", "code": "integers", "vector": "vectors"}
 
 
 def in_batches(data: Ragged | RaggedBatches, steps: int = STEPS) -> Iterator[tuple[Tensor, ...]]:
@@ -37,8 +37,14 @@ def in_batches(data: Ragged | RaggedBatches, steps: int = STEPS) -> Iterator[tup
         begin += len(rows)
 
 
+def _kind_of(part: Any) -> str:
+    if isinstance(part, str | list):
+        return "string" if isinstance(part, str) else "token"
+    return "code" if part.ndim == 1 else "vector"
+
+
 class BaseSequence(GradientTrained):
-    """Takes lists of integers, vectors or strings; strings are read character by character."""
+    """Takes lists of integers, vectors, strings or words; strings are read character by character."""
 
     input = "sequence"
 
@@ -49,13 +55,13 @@ class BaseSequence(GradientTrained):
         elif not reset and self.kind_ == "code":
             known = {"vocabulary": self.n_codes_}
         parts = check_sequences(X, owner, **known, **self._checks)
-        kind = "string" if isinstance(parts[0], str) else "code" if parts[0].ndim == 1 else "vector"
+        kind = _kind_of(parts[0])
         if reset:
             self._learn_kind(kind, parts)
         elif kind != self.kind_:
             must = f"sequences must be of {NAMES[self.kind_]}, as in fit"
             raise value(owner, must, NAMES[kind], "Prepare them as those that were fitted.")
-        return self._codes(parts) if kind == "string" else parts
+        return self._codes(parts) if kind in ("string", "token") else parts
 
     def _learn_kind(self, kind: str, parts: list[Any]) -> None:
         self.kind_ = kind
@@ -64,14 +70,15 @@ class BaseSequence(GradientTrained):
             self.dtype_ = str(np.result_type(*{part.dtype for part in parts}))
             return
         self.dtype_ = "float32"
-        if kind == "string":
-            self.alphabet_ = "".join(sorted(set().union(*parts)))
+        if kind in ("string", "token"):
+            found = sorted(set().union(*parts))
+            self.alphabet_ = "".join(found) if kind == "string" else found
             self.n_codes_ = len(self.alphabet_) + 1
         else:
             self.n_codes_ = int(max(part.max() for part in parts)) + 1
 
-    def _codes(self, texts: list[str]) -> list[np.ndarray]:
-        """Return 1 + position in the alphabet; 0 for a character that fit has not seen."""
+    def _codes(self, texts: list[Any]) -> list[np.ndarray]:
+        """Return 1 + position in the alphabet; 0 for a character or word that fit has not seen."""
         known = {c: i + 1 for i, c in enumerate(self.alphabet_)}
         return [np.array([known.get(c, 0) for c in text], dtype=np.int64) for text in texts]
 

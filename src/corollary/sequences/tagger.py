@@ -35,7 +35,7 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
     bidirectional : bool, default=True
         Whether a label may depend on what comes after it.
     embedding_size : int, default=32
-        Width of the embedding of integers and characters.
+        Width of the embedding of integers, characters and words.
     dropout : float, default=0.0
         Share of activations dropped at random while training; more regularises more.
     truncation : int, optional

@@ -34,7 +34,7 @@ from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
-from corollary.sequences.common import BaseSequence, in_batches
+from corollary.sequences.common import NAMES, BaseSequence, in_batches
 
 __all__ = ["WaveNet", "WaveNetwork", "mu_decode", "mu_encode"]
 
@@ -269,8 +269,10 @@ class WaveNet(Density, Generator, BaseSequence):
 
     def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
         parts = super()._check(X, reset)
-        if self.kind_ == "string":
-            raise value("WaveNet", "sequences must be waves or integers", "strings", "Use GPT for text.")
+        if self.kind_ in ("string", "token"):
+            raise value(
+                "WaveNet", "sequences must be waves or integers", NAMES[self.kind_], "Use GPT for text."
+            )
         if self.kind_ == "code":
             return parts
         if parts[0].shape[1] != 1:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
@@ -24,6 +23,7 @@ from corollary.base import Classifier, Data, GradientTrained, as_tensor
 from corollary.data.kinds import check_images
 from corollary.engine.training import Training
 from corollary.errors import unknown
+from corollary.networks.mlp import weighted_mean
 from corollary.vision.net import Standardise
 from corollary.vision.nets import CLASSIFIERS, build
 
@@ -31,13 +31,6 @@ __all__ = ["ImageClassifier"]
 
 AUXILIARY_WEIGHT = 0.3
 PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
-
-
-def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the weighted mean of one loss per sample."""
-    if weight is None:
-        return losses.mean()
-    return losses @ (weight / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny))  # all may weigh nothing
 
 
 def objective(
@@ -180,11 +173,7 @@ class ImageClassifier(Classifier, BaseImageEstimator):
         return self._fit(X, y, sample_weight)
 
     def _learner(self, data: Data) -> Any:
-        weight = data.sample_weight
-        if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, self.classes_[data.y])
-            weight = by_class * (1.0 if weight is None else weight)
-        x = self._images(data)
+        x, weight = self._images(data), self._weights(data)
         w = None if weight is None else as_tensor(weight).to(x.dtype)
         return self._descend(objective, x, as_tensor(data.y), w, stratify=data.y)
 

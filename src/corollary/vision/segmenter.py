@@ -132,7 +132,8 @@ class Segmenter(BaseImageEstimator):
         if y is None:
             raise value("Segmenter", "requires y to be passed: one mask per image", "None")
         masks = as_array(y)
-        masks = masks[:, 0] if masks.ndim == 4 and masks.shape[1] == 1 else masks
+        if masks.ndim == 4 and 1 in masks.shape[1::2]:  # one channel, first or last
+            masks = masks[:, 0] if masks.shape[1] == 1 else masks[..., 0]
         if masks.dtype.kind == "f" and not np.isfinite(masks).all():
             absent = int(np.sum(~np.isfinite(masks)))
             do = "Give unknown pixels a label of their own, or leave those images out."
