@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from corollary.language.bert_classifier import ClassifyingNetwork
+from corollary.language.bert_heads import HeadedNetwork
 from corollary.language.decoder import Decoder
 from corollary.language.elmo import PLACES, ELMoNetwork
 from corollary.language.encoder import BertNetwork
@@ -54,7 +54,7 @@ NETS = {
     "gpt-untied": (lambda dropout: Decoder(12, 8, 16, 2, 2, dropout=dropout, tied=False), (TOKENS,)),
     "bert": (lambda dropout: Pretraining(**SIZES, dropout=dropout), (TOKENS,)),
     "bert-classifier": (
-        lambda dropout: ClassifyingNetwork(BertNetwork(12, 8, **SIZES, dropout=dropout), 3, dropout, 5),
+        lambda dropout: HeadedNetwork(BertNetwork(12, 8, **SIZES, dropout=dropout), 3, dropout, 5),
         (TOKENS,),
     ),
     "transformer": (lambda dropout: Translating(**SIZES, dropout=dropout), (TOKENS, draw(9, 3, 5, seed=1))),

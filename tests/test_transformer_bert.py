@@ -7,7 +7,7 @@ from torch import nn
 
 import corollary
 from corollary import BERT, BERTClassifier, Training, Transformer
-from corollary.language.bert_classifier import ClassifyingNetwork
+from corollary.language.bert_heads import HeadedNetwork
 from corollary.language.encoder import SIZES, BertNetwork
 from corollary.language.pretraining import mask_tokens, sentence_pairs
 from corollary.language.subwords import WordPieces
@@ -210,7 +210,7 @@ def test_outputs_and_gradients_are_theirs(index):
 
 def test_the_head_for_pairs_is_theirs():
     peer = theirs(0, "BertForSequenceClassification")
-    net = ClassifyingNetwork(BERT.from_transformers(peer).module_, 2, 0.1, part=3).eval()
+    net = HeadedNetwork(BERT.from_transformers(peer).module_, 2, 0.1, part=3).eval()
     net.head.load_state_dict(peer.classifier.state_dict())
     tokens = torch.tensor([[2, 50, 51, 3, 60, 61, 62, 3], [2, 70, 71, 72, 3, 0, 0, 0]])
     types = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8])

@@ -131,6 +131,9 @@ transformer      | Transformer     | language.transformer   | text | translator 
 elmo             | ELMo            | language.elmo          | text | transformer | | Words in context, from characters and two language models
 bert             | BERT            | language.bert          | text | transformer | | Bidirectional encoder, pre-trained on texts
 bert-classifier  | BERTClassifier  | language.bert_classifier | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
+bert-regressor   | BERTRegressor   | language.bert_classifier | text | regressor | | Bidirectional encoder, fine-tuned for numbers of texts
+bert-tagger      | BERTTagger      | language.bert_tagger   | text | tagger | | Bidirectional encoder, fine-tuned for a label of every word
+bert-answerer    | BERTAnswerer    | language.bert_answerer | text | answerer | | Bidirectional encoder, fine-tuned for answers found in a passage
 gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
 # vision
 lenet            | ImageClassifier net=lenet | vision.classifier | image | classifier | | LeNet-5, for images

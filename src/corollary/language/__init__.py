@@ -10,7 +10,10 @@ from typing import Any
 
 _WHERE = {
     "BERT": "bert",
+    "BERTAnswerer": "bert_answerer",
     "BERTClassifier": "bert_classifier",
+    "BERTRegressor": "bert_classifier",
+    "BERTTagger": "bert_tagger",
     "BytePairTokenizer": "tokens",
     "CharacterTokenizer": "tokens",
     "ELMo": "elmo",

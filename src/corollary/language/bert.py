@@ -20,17 +20,25 @@ from corollary.data.kinds import check_texts
 from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.run import current
 from corollary.engine.sgd import seeded
-from corollary.errors import value
+from corollary.errors import unknown, value
+from corollary.language.bert_answerer import BERTAnswerer
 from corollary.language.bert_base import BaseBERT
-from corollary.language.bert_classifier import BERTClassifier
-from corollary.language.checkpoints import bert_weights, read_checkpoint, tokenizer_path
-from corollary.language.encoder import BertNetwork
+from corollary.language.bert_classifier import BERTClassifier, BERTRegressor
+from corollary.language.bert_tagger import BERTTagger
+from corollary.language.checkpoints import bert_weights, dtype_of
+from corollary.language.encoder import BertNetwork, sentence_types
 from corollary.language.pretraining import pretraining_loss, sentence_pairs
-from corollary.language.subwords import WordPieces
+from corollary.nn.checkpoints import fill
 from corollary.sequences.network import pool
 
 __all__ = ["BERT"]
 
+TASKS = {
+    "classification": BERTClassifier,
+    "regression": BERTRegressor,
+    "tagging": BERTTagger,
+    "answering": BERTAnswerer,
+}
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -38,7 +46,7 @@ class BERT(Transformer, BaseBERT):
     """Learn to understand texts from texts alone.
 
     ``fit`` pre-trains on documents; ``transform`` gives a vector for each text; ``fill`` guesses masked words;
-    ``fine_tune`` makes a classifier of it; ``from_transformers`` takes weights that others have trained. A pair of
+    ``fine_tune`` gives it a head for a task; ``from_transformers`` takes weights that others have trained. A pair of
     sentences is one text with ``[SEP]`` between them.
 
     Parameters
@@ -68,6 +76,8 @@ class BERT(Transformer, BaseBERT):
         The trained network.
     tokenizer_ : WordPieces
         What turns texts into tokens.
+    guesses_ : bool
+        Whether the head that guesses tokens has been trained.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -101,40 +111,62 @@ class BERT(Transformer, BaseBERT):
         """Return each text with every ``[MASK]`` replaced by its most probable piece of a word."""
         check_is_fitted(self)
         texts = check_texts(X, "BERT")
-        for i, codes in enumerate(self._encoded(texts)):
-            if len(codes) > self.context - 2:
-                must = f"a text to fill must fit into the context of {self.context} tokens, two of them its frame"
-                raise value("BERT", must, f"{len(codes)} in text {i}", "Cut it around the gap.")
+        if not self.guesses_:
+            must = "to fill gaps, the weights must have the head for masked tokens"
+            raise value("BERT", must, "weights without it", "Take them from a BertForMaskedLM, or fit.")
+        self._check_tokenizer()
         t = self.tokenizer_
+        for i, text in enumerate(texts):
+            if len(t.encode(text)) > self.context - 2:
+                must = f"a text to fill must fit into the context of {self.context} tokens, two of them its frame"
+                raise value("BERT", must, f"{len(t.encode(text))} in text {i}", "Cut it around the gap.")
 
         def guess(tokens: Tensor, lengths: Tensor) -> Tensor:  # -> (b, t), -1 where nothing is to be guessed
             logits = self.module_.guesses(self._states(tokens, lengths))
             logits[..., [t.pad, t.unknown, t.open, t.part, t.mask]] = -torch.inf
             return torch.where(tokens == t.mask, logits.argmax(-1), -1)
 
-        guessed = [row[row >= 0].tolist() for row in self._evaluate(texts, guess)]
+        guessed = [row[row >= 0].tolist() for row in self._evaluate(self._framed(texts), guess)]
         return [
             "".join(part + word for part, word in zip(text.split("[MASK]"), [*map(t.piece, codes), ""]))
             for text, codes in zip(texts, guessed)
         ]
 
-    def fine_tune(self, X, y, *, training=None, random_state=None):
-        """Return a :class:`BERTClassifier` that starts from these weights and is trained on texts X with labels y."""
+    def fine_tune(self, X, y, *, task="classification", training=None, random_state=None):
+        """Return a model with a head for a task, trained on X and y from these weights on.
+
+        Parameters
+        ----------
+        X, y : lists
+            What the model of the task takes: texts and labels for a :class:`BERTClassifier`, texts and numbers for a
+            :class:`BERTRegressor`, lists of words and of their labels for a :class:`BERTTagger`, pairs of question and
+            passage and answers for a :class:`BERTAnswerer`.
+        task : {"classification", "regression", "tagging", "answering"}, default="classification"
+            Which of them to return.
+        training : Training, optional
+            How to descend; by default slowly, so that what was learned is kept.
+        random_state : int or RandomState, optional
+            Seed; by default this model's.
+        """
         check_is_fitted(self)
+        if task not in TASKS:
+            raise unknown("BERT", "task", task, TASKS)
         names = ("n_layers", "dimension", "n_heads", "inner", "context", "dropout", "vocabulary_size")
-        model = BERTClassifier(
+        model = TASKS[task](
             **{name: getattr(self, name) for name in names},
             training=training,
             random_state=self.random_state if random_state is None else random_state,
         )
         model.pretrained_ = dict(self.module_.state_dict())
-        model.tokenizer_, model.options_ = self.tokenizer_, self.options_
+        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_"):
+            setattr(model, name, getattr(self, name))
         return model.fit(X, y)
 
     # --- hooks -------------------------------------------------------------------------------------------
 
     def _learner(self, data: Data) -> Any:
         self._begin(data.X)
+        self.guesses_ = True
         rows, types, follows = sentence_pairs(
             [[self.tokenizer_.encode(s) for s in SENTENCE.split(text) if s.strip()] for text in data.X],
             self.tokenizer_,
@@ -153,43 +185,33 @@ class BERT(Transformer, BaseBERT):
         return self._network()
 
     def _transform(self, X: list[str]) -> np.ndarray:
-        rows = self._evaluate(X, lambda tokens, lengths: pool(self._states(tokens, lengths), lengths, "mean"))
-        return np.stack(rows)
+        def mean(tokens: Tensor, lengths: Tensor) -> Tensor:
+            return pool(self._states(tokens, lengths), lengths, "mean")
+
+        return np.stack(self._evaluate(self._framed(X), mean))
+
+    def _states(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return the last states (b, t, d)."""
+        types = sentence_types(tokens, self.tokenizer_.part, self.module_.types.num_embeddings)
+        return self.module_(tokens, lengths, types)
 
     @classmethod
-    def from_transformers(cls, source: Any, *, tokenizer: str | None = None) -> BERT:
+    def from_transformers(cls, source: Any, *, tokenizer: Any = None) -> BERT:
         """Return a fitted BERT with the weights of one of the package transformers.
 
         Parameters
         ----------
         source : model, or path
-            A ``BertModel``, ``BertForPreTraining`` or other BERT, or a directory as ``save_pretrained`` writes it,
-            with ``config.json`` and ``model.safetensors``; nothing is downloaded. Heads that it lacks are new.
-        tokenizer : str, optional
-            Path of the tokenizer; by default that of the directory, if it has one.
+            A ``BertModel``, ``BertForPreTraining`` or other BERT, or a directory as ``save_pretrained`` writes it, with
+            ``config.json`` and ``model.safetensors``, its shards, or ``pytorch_model.bin``; nothing is downloaded.
+            Heads of pre-training that it lacks are new, and ``fill`` needs one.
+        tokenizer : path or tokenizer, optional
+            A file, a directory, or a fast tokenizer of transformers; by default that of the directory, if it has one.
         """
-        config, weights = read_checkpoint(source, "BERT", "bert")
-        model = cls(
-            config["num_hidden_layers"],
-            dimension=config["hidden_size"],
-            n_heads=config["num_attention_heads"],
-            inner=config["intermediate_size"],
-            context=config["max_position_embeddings"],
-            dropout=float(config.get("hidden_dropout_prob", 0.1)),
-            vocabulary_size=config["vocab_size"],
-        )
-        model.options_ = {
-            "activation": config.get("hidden_act", "gelu"),
-            "epsilon": config.get("layer_norm_eps", 1e-12),
-            "n_types": config.get("type_vocab_size", 2),
-        }
-        model.tokenizer_ = None
-        with seeded(0):
-            model.module_ = model._network()
+        model, config, weights = cls._sized(source, tokenizer)
         found = bert_weights(weights, config["num_hidden_layers"])
-        model.module_.load_state_dict({**model.module_.state_dict(), **found})
-        model.module_.to(next(iter(found.values())).dtype).eval()
-        where = tokenizer or tokenizer_path(source, "tokenizer.json", "vocab.txt")
-        model.tokenizer_ = None if where is None else WordPieces.read(where)
-        model.n_iter_, model.history_ = 0, []
+        model.dtype_ = dtype_of(found)
+        with seeded(0):
+            model.module_ = fill(model._network(), found, "BERT", optional=("pooler", "guess", "follows"))
+        model.guesses_ = "guess.weight" in found
         return model

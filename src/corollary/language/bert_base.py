@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -11,15 +11,19 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from corollary.base import GradientTrained
-from corollary.engine.ragged import Ragged
+from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.training import Training
 from corollary.errors import value
-from corollary.language.encoder import BertNetwork, sentence_types
+from corollary.language.checkpoints import BERT_DEFAULTS, tokenizer_of
+from corollary.language.encoder import BertNetwork
 from corollary.language.subwords import WordPieces
 from corollary.language.tokens import KeepsTokenizer
+from corollary.nn.checkpoints import read
 from corollary.sequences.common import in_batches
 
 __all__ = ["BaseBERT"]
+
+STEPS = 8192  # padded tokens read at a time where no gradient is needed
 
 
 class BaseBERT(KeepsTokenizer, GradientTrained):
@@ -72,7 +76,7 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
 
     def _network(self) -> BertNetwork:
         return BertNetwork(
-            self.tokenizer_.size if self.tokenizer_ is not None else self.vocabulary_size,
+            self.n_tokens_,
             self.context,
             dimension=self.dimension,
             n_layers=self.n_layers,
@@ -80,35 +84,62 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
             inner=self.inner or 4 * self.dimension,
             dropout=self.dropout,
             **self.options_,
-        )
+        ).to(getattr(torch, self.dtype_))
 
     def _begin(self, texts: list[str]) -> None:
         self.tokenizer_ = WordPieces.train(texts, self.vocabulary_size)
-        self.options_ = {}
+        self.n_tokens_, self.options_, self.dtype_ = self.tokenizer_.size, {}, "float32"
 
-    def _encoded(self, texts: list[str]) -> list[list[int]]:
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _check_tokenizer(self) -> None:
         if self.tokenizer_ is None:
             do = "Pass tokenizer= to from_transformers, or use module_ with integers."
             raise value(type(self).__name__, "texts need a tokenizer", "a model without one", do)
-        return [self.tokenizer_.encode(text) for text in texts]
 
-    def _framed(self, texts: list[str], device: Any) -> Ragged:
+    def _framed(self, texts: list[str]) -> list[np.ndarray]:
         """Return ``[CLS] text [SEP]``, cut to the context; a text may be two sentences parted by ``[SEP]``."""
-        t = self.tokenizer_
-        rows = [[t.open, *codes[: self.context - 2], t.part] for codes in self._encoded(texts)]
-        return Ragged.of([np.array(row) for row in rows], torch.int64, device)
+        self._check_tokenizer()
+        t, room = self.tokenizer_, self.context - 2
+        return [np.array([t.open, *t.encode(text)[:room], t.part]) for text in texts]
 
-    def _states(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the last states (b, t, d) of BERT itself."""
-        types = sentence_types(tokens, self.tokenizer_.part, self.module_.types.num_embeddings)
-        return self.module_(tokens, lengths, types)
-
-    def _evaluate(self, texts: list[str], call: Any) -> list[np.ndarray]:
-        """Return ``call(tokens, lengths)`` of each framed text, batch by batch."""
-        data = self._framed(texts, next(self.module_.parameters()).device)
-        out: list[Any] = [None] * len(texts)
+    def _evaluate(self, rows: list[np.ndarray], call: Any, *others: list[np.ndarray]) -> list[np.ndarray]:
+        """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together."""
+        device = next(self.module_.parameters()).device
+        data = RaggedBatches(*(Ragged.of(column, device=device) for column in (rows, *others)))
+        out: list[Any] = [None] * len(rows)
         with torch.inference_mode():
-            for rows, tokens, lengths in in_batches(data, 8192):
-                for row, result in zip(rows.tolist(), call(tokens, lengths).cpu().numpy()):
-                    out[row] = result
+            for numbers, *batch in in_batches(data, STEPS):
+                found = call(*batch)
+                found = found.float() if found.dtype == torch.bfloat16 else found  # NumPy has no such type
+                for number, result in zip(numbers.tolist(), found.cpu().numpy()):
+                    out[number] = result
         return out
+
+    # --- files -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _sized(cls, source: Any, tokenizer: Any) -> tuple[Self, dict[str, Any], dict[str, Tensor]]:
+        """Return a model of the sizes of a checkpoint, without its weights; the configuration; the weights."""
+        owner = cls.__name__
+        settings = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
+        config, weights = read(source, owner, "bert", **settings)
+        config = {**BERT_DEFAULTS, **config}
+        model = cls(
+            config["num_hidden_layers"],
+            dimension=config["hidden_size"],
+            n_heads=config["num_attention_heads"],
+            inner=config["intermediate_size"],
+            context=config["max_position_embeddings"],
+            dropout=float(config["hidden_dropout_prob"]),
+            vocabulary_size=config["vocab_size"],
+        )
+        model.options_ = {
+            "activation": config["hidden_act"],
+            "epsilon": config["layer_norm_eps"],
+            "n_types": config["type_vocab_size"],
+        }
+        files, model.n_tokens_ = ("tokenizer.json", "vocab.txt"), config["vocab_size"]
+        model.tokenizer_ = tokenizer_of(source, tokenizer, WordPieces, files, model.n_tokens_, owner)
+        model.n_iter_, model.history_ = 0, []
+        return model, config, weights

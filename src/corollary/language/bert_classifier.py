@@ -1,46 +1,37 @@
-"""A classifier of texts on top of BERT's first state, from scratch or from what a BERT has learned."""
+r"""Classes or numbers of texts, from BERT's first state, from scratch or from what a BERT has learned.
+
+With the output z of eq. 1 of :mod:`corollary.language.bert_heads`, a class has :math:`p(y \mid x) = \mathrm{softmax}(z)_y` (1),
+and a number is :math:`\mu + \sigma z` (2) with mean and deviation of the training targets.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, as_tensor
+from corollary.base import Classifier, Data, Regressor, as_tensor
 from corollary.engine.ragged import RaggedBatches
-from corollary.engine.run import current
-from corollary.language.bert_base import BaseBERT
-from corollary.language.encoder import BertNetwork, sentence_types
+from corollary.errors import value
+from corollary.language.bert_heads import BaseHead
 
-__all__ = ["BERTClassifier"]
+__all__ = ["BERTClassifier", "BERTRegressor"]
 
 
 def classification_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    """Return the mean cross-entropy."""
+    """Return the mean of -log p of eq. 1."""
     return F.cross_entropy(module(tokens, lengths), y)
 
 
-class ClassifyingNetwork(nn.Module):
-    """A head on the pooled state; the heads of pre-training are left alone."""
-
-    def __init__(self, bert: BertNetwork, n_out: int, dropout: float, part: int) -> None:
-        super().__init__()
-        self.bert, self.part = bert, part
-        for part in (bert.guess, bert.guess_norm, bert.follows):
-            part.requires_grad_(False)
-        bert.guess_bias.requires_grad_(False)
-        self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(bert.pooler.out_features, n_out)
-
-    def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return the logits (b, n_out)."""
-        types = sentence_types(tokens, self.part, self.bert.types.num_embeddings)
-        return self.head(self.drop(self.bert.pooled(self.bert(tokens, lengths, types))))
+def squared_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
+    """Return the mean squared error of standardised targets (b, n_outputs)."""
+    return F.mse_loss(module(tokens, lengths), y)
 
 
-class BERTClassifier(Classifier, BaseBERT):
+class BERTClassifier(Classifier, BaseHead):
     """Classify texts with a BERT.
 
     From scratch, or from what a :class:`BERT` has learned: ``BERT.fine_tune(X, y)`` makes one. A pair of sentences is one
@@ -71,8 +62,8 @@ class BERTClassifier(Classifier, BaseBERT):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
-    module_ : torch.nn.Module
-        The network (``bert``) and its head.
+    module_ : HeadedNetwork
+        The network (``bert``) and its head: tokens (b, t) and lengths (b,) to logits (b, n_classes).
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -80,7 +71,13 @@ class BERTClassifier(Classifier, BaseBERT):
 
     Notes
     -----
-    Minimises the mean cross-entropy of a linear map of the pooled first state.
+    Minimises the mean cross-entropy of a linear map of the pooled first state; O(t^2 d + t d^2) per text and layer.
+    ``BERTClassifier.from_transformers`` reads a ``BertForSequenceClassification``.
+
+    References
+    ----------
+    .. [1] J. Devlin, M.-W. Chang, K. Lee, K. Toutanova (2019). BERT: pre-training of deep bidirectional transformers
+       for language understanding. NAACL, section 4.1.
 
     Examples
     --------
@@ -91,18 +88,109 @@ class BERTClassifier(Classifier, BaseBERT):
     array([1, 0])
     """
 
+    _architecture = "BertForSequenceClassification"
+
     def _learner(self, data: Data) -> Any:
-        if not hasattr(self, "pretrained_"):
-            self._begin(data.X)
-        x = self._framed(data.X, current().device)
+        self._prepare(data.X)
+        self.n_outputs_ = len(self.classes_)
+        x = self._ragged(self._framed(data.X))
         batches = RaggedBatches(x, as_tensor(data.y).to(x.flat.device))
         return self._descend(classification_loss, batches=batches, stratify=data.y)
 
-    def _module(self) -> nn.Module:
-        module = ClassifyingNetwork(self._network(), len(self.classes_), self.dropout, self.tokenizer_.part)
-        if hasattr(self, "pretrained_"):
-            module.bert.load_state_dict(self.pretrained_)
-        return module
-
     def _predict_proba(self, X: list[str]) -> np.ndarray:
-        return np.stack(self._evaluate(X, lambda tokens, lengths: self.module_(tokens, lengths).softmax(1)))
+        rows = self._evaluate(
+            self._framed(X), lambda tokens, lengths: self.module_(tokens, lengths).softmax(1)
+        )
+        return np.stack(rows)
+
+    def _labelled(self, config: dict[str, Any]) -> None:
+        super()._labelled(config)
+        problem = config.get("problem_type") or ("regression" if self.n_outputs_ == 1 else None)
+        if problem in ("regression", "multi_label_classification"):
+            do = "Use BERTRegressor." if problem == "regression" else "Use module_ of BERTRegressor, by hand."
+            raise value("BERTClassifier", "the head must tell one class of several", f"one for {problem}", do)
+
+
+class BERTRegressor(Regressor, BaseHead):
+    """Predict one or more numbers of a text with a BERT: a rating, a price, how alike two sentences are.
+
+    From scratch, or by ``BERT.fine_tune(X, y, task="regression")``. A pair of sentences is one text with ``[SEP]``
+    between them.
+
+    Parameters
+    ----------
+    n_layers : int, default=2
+        Depth.
+    dimension : int, default=128
+        Width; a multiple of ``n_heads``.
+    n_heads : int, default=4
+        Attentions side by side.
+    inner : int, optional
+        Width of the layers between, four times the dimension by default.
+    context : int, default=128
+        The most tokens that are read; longer texts are cut.
+    dropout : float, default=0.1
+        Share of activations dropped at random while training; more regularises more.
+    vocabulary_size : int, default=8000
+        The most pieces of words that are told apart.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    target_mean_, target_scale_ : float, or ndarray of shape (n_outputs,)
+        What turns the standardised output into targets.
+    module_ : HeadedNetwork
+        The network (``bert``) and its head: tokens (b, t) and lengths (b,) to standardised targets (b, n_outputs).
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises the mean squared error of standardised targets; O(t^2 d + t d^2) per text and layer.
+    ``BERTRegressor.from_transformers`` reads a ``BertForSequenceClassification`` of problem type "regression".
+
+    References
+    ----------
+    .. [1] J. Devlin, M.-W. Chang, K. Lee, K. Toutanova (2019). BERT: pre-training of deep bidirectional transformers
+       for language understanding. NAACL, section 4.1.
+
+    Examples
+    --------
+    >>> from corollary import BERTRegressor, Training
+    >>> texts = ["warm sun", "cold snow", "sun and sea", "snow and ice"] * 6
+    >>> plan = Training(20, learning_rate=0.01, batch_size=8)
+    >>> model = BERTRegressor(1, dimension=16, n_heads=2, training=plan, random_state=0)
+    >>> model.fit(texts, [30.0, -10.0, 30.0, -10.0] * 6).predict(["sun", "snow"]) > 10
+    array([ True, False])
+    """
+
+    _architecture = "BertForSequenceClassification"
+    _multi_output = True
+
+    def _learner(self, data: Data) -> Any:
+        self._prepare(data.X)
+        self.target_mean_, spread = data.y.mean(0), data.y.std(0)
+        self.target_scale_ = np.where(spread > 0, spread, 1.0)[()]
+        scaled = ((data.y - self.target_mean_) / self.target_scale_).reshape(len(data.y), -1)
+        self.n_outputs_ = scaled.shape[1]
+        x = self._ragged(self._framed(data.X))
+        y = as_tensor(scaled).to(x.flat.device, getattr(torch, self.dtype_))
+        return self._descend(squared_loss, batches=RaggedBatches(x, y))
+
+    def _predict(self, X: list[str]) -> np.ndarray:
+        out = np.stack(self._evaluate(self._framed(X), self.module_))
+        out = out if np.ndim(self.target_mean_) else out[:, 0]
+        return out * np.asarray(self.target_scale_, out.dtype) + np.asarray(self.target_mean_, out.dtype)
+
+    def _labelled(self, config: dict[str, Any]) -> None:
+        problem = config.get("problem_type") or ("regression" if self.n_outputs_ == 1 else "classification")
+        if problem != "regression":
+            must = "the head must be one for regression"
+            raise value("BERTRegressor", must, f"one for {problem}", "Use BERTClassifier.")
+        ends = () if self.n_outputs_ == 1 else (self.n_outputs_,)
+        self.target_mean_, self.target_scale_ = np.zeros(ends)[()], np.ones(ends)[()]

@@ -1,8 +1,7 @@
-"""Weights of the package transformers, from a model in memory or a directory on disk; nothing is downloaded."""
+"""What GPT-2 and BERT are called in the package transformers, and what their files may leave out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,54 +9,60 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corollary.errors import kind, value
+from corollary.errors import value
 
-__all__ = ["bert_weights", "gpt2_weights", "read_checkpoint", "tokenizer_path"]
+__all__ = ["BERT_DEFAULTS", "GPT2_DEFAULTS", "bert_weights", "dtype_of", "gpt2_weights", "tokenizer_of"]
+
+# What a configuration that does not say means.
+GPT2_DEFAULTS = {
+    "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
+    "activation_function": "gelu_new", "resid_pdrop": 0.1, "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
+}  # fmt: skip
+BERT_DEFAULTS = {
+    "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "max_position_embeddings": 512, "hidden_dropout_prob": 0.1, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12, "type_vocab_size": 2,
+}  # fmt: skip
 
 
-def read_checkpoint(source: Any, owner: str, model_type: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the configuration and the weights, by their own names.
+def tokenizer_of(source: Any, given: Any, kind: Any, names: tuple[str, ...], size: int, owner: str) -> Any:
+    """Return the tokenizer at the path ``given``, else that beside the weights, else None; it must fit the model.
 
     Parameters
     ----------
     source : model, or path
-        A transformers model, or a directory with ``config.json`` and ``model.safetensors``.
+        Where the weights are from.
+    given : path or tokenizer, optional
+        Where the tokenizer is, or a fast one of transformers.
+    kind : class
+        What reads it.
+    names : tuple of str
+        Files of which a directory must have one.
+    size : int
+        The vocabulary of the model.
     owner : str
         Who asks; errors begin with it.
-    model_type : str
-        What the configuration must say.
     """
-    if hasattr(source, "state_dict") and hasattr(source, "config"):
-        config, weights = source.config.to_dict(), source.state_dict()
-    elif isinstance(source, str | Path):
-        config, weights = _directory(Path(source), owner)
-    else:
-        must = "source must be a transformers model or the path of a directory"
-        raise kind(owner, must, type(source).__name__)
-    if config.get("model_type") != model_type:
-        raise value(owner, f"the model must be of type {model_type!r}", repr(config.get("model_type")))
-    return config, {name: weight.detach() for name, weight in weights.items()}
-
-
-def _directory(path: Path, owner: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors.torch import load_file
-
-    files = sorted(path.glob("*.safetensors"))
-    if not (path / "config.json").is_file() or not files:
-        got = ", ".join(sorted(p.name for p in path.iterdir())[:6]) if path.is_dir() else "no such directory"
-        do = "Write one with model.save_pretrained(path); pickled weights (.bin) are not read."
-        raise value(owner, f"{str(path)!r} must hold config.json and model.safetensors", got, do)
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        weights.update(load_file(file))
-    return json.loads((path / "config.json").read_text()), weights
-
-
-def tokenizer_path(source: Any, *names: str) -> Path | None:
-    """Return the directory that a model came from, if it holds a tokenizer's file by one of the names."""
-    if not isinstance(source, str | Path):
+    if given is None and (
+        hasattr(source, "state_dict") or not any((Path(source) / n).is_file() for n in names)
+    ):
         return None
-    return Path(source) if any((Path(source) / name).is_file() for name in names) else None
+    if hasattr(given, "backend_tokenizer"):
+        tokenizer = kind.wrap(given)
+    else:
+        tokenizer = kind.read(source if given is None else given)
+    if tokenizer.size > size:
+        do = "Pass the tokenizer that the model was trained with."
+        raise value(
+            owner, f"the tokenizer must have at most the {size} tokens of the model", tokenizer.size, do
+        )
+    return tokenizer
+
+
+def dtype_of(weights: Mapping[str, Tensor]) -> str:
+    """Return the type of the first of the weights, by name."""
+    return str(next(iter(weights.values()), torch.empty(0)).dtype).removeprefix("torch.")
 
 
 # --- names of GPT-2 ----------------------------------------------------------------------------------------
@@ -81,16 +86,15 @@ GPT2_LAYER = {
 def gpt2_weights(weights: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor]:
     """Return GPT-2's weights by the names of our decoder; its linear maps are stored the other way round."""
     theirs = {name.removeprefix("transformer."): weight for name, weight in weights.items()}
-    out = {ours: theirs[name] for name, ours in GPT2_TOP.items()}
-    if not tied:
-        out["head.weight"] = theirs["lm_head.weight"]
+    tops = GPT2_TOP if tied else {**GPT2_TOP, "lm_head.weight": "head.weight"}
+    out = {ours: theirs[name] for name, ours in tops.items() if name in theirs}
     for name, weight in theirs.items():
         parts = name.split(".", 2)
-        if parts[0] != "h" or name.endswith((".attn.bias", ".attn.masked_bias")):
+        if parts[0] != "h" or name.endswith((".attn.bias", ".attn.masked_bias")):  # masks of old files
             continue
         layer, _, end = parts[2].rpartition(".")
         turned = weight.T if end == "weight" and "ln" not in layer else weight
-        out[f"blocks.{parts[1]}.{GPT2_LAYER[layer]}.{end}"] = turned.contiguous()
+        out[f"blocks.{parts[1]}.{GPT2_LAYER.get(layer, layer)}.{end}"] = turned.contiguous()
     return out
 
 
@@ -108,6 +112,7 @@ BERT_TOP = {
     "cls.predictions.transform.dense.bias": "guess.bias",
     "cls.predictions.transform.LayerNorm.weight": "guess_norm.weight",
     "cls.predictions.transform.LayerNorm.bias": "guess_norm.bias",
+    "cls.predictions.decoder.bias": "guess_bias",
     "cls.predictions.bias": "guess_bias",
     "cls.seq_relationship.weight": "follows.weight",
     "cls.seq_relationship.bias": "follows.bias",
@@ -119,17 +124,33 @@ BERT_LAYER = {
     "output.dense": "contract",
     "output.LayerNorm": "norm2",
 }
+OLD = {"gamma": "weight", "beta": "bias"}  # of a layer norm, in files of 2018
 
 
-def bert_weights(weights: Mapping[str, Tensor], n_layers: int) -> dict[str, Tensor]:
+def bert_weights(weights: Mapping[str, Tensor], n_layers: int, owner: str = "BERT") -> dict[str, Tensor]:
     """Return BERT's weights by the names of our encoder; queries, keys and values are one matrix here."""
-    theirs = {name.removeprefix("bert."): weight for name, weight in weights.items()}
+    theirs = {}
+    for name, weight in weights.items():
+        start, _, end = name.removeprefix("bert.").rpartition(".")
+        theirs[f"{start}.{OLD.get(end, end)}"] = weight
+    _check_tied(theirs, owner)
     out = {ours: theirs[name] for name, ours in BERT_TOP.items() if name in theirs}
     for i in range(n_layers):
         start = f"encoder.layer.{i}."
         for end in ("weight", "bias"):
-            parts = [theirs[f"{start}attention.self.{part}.{end}"] for part in ("query", "key", "value")]
-            out[f"blocks.{i}.qkv.{end}"] = torch.cat(parts)
+            parts = [theirs.get(f"{start}attention.self.{part}.{end}") for part in ("query", "key", "value")]
+            if all(part is not None for part in parts):
+                out[f"blocks.{i}.qkv.{end}"] = torch.cat(parts)
             for name, ours in BERT_LAYER.items():
-                out[f"blocks.{i}.{ours}.{end}"] = theirs[f"{start}{name}.{end}"]
+                if f"{start}{name}.{end}" in theirs:
+                    out[f"blocks.{i}.{ours}.{end}"] = theirs[f"{start}{name}.{end}"]
     return out
+
+
+def _check_tied(theirs: Mapping[str, Tensor], owner: str) -> None:
+    matrix = theirs.get("cls.predictions.decoder.weight")
+    embedding = theirs.get("embeddings.word_embeddings.weight")
+    if matrix is not None and embedding is not None and not torch.equal(matrix, embedding):
+        raise value(
+            owner, "the output matrix must be the embedding, as published", "another one (untied weights)"
+        )

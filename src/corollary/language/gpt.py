@@ -30,8 +30,9 @@ from corollary.engine.sgd import seeded
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.language import tokens as tokenizers
-from corollary.language.checkpoints import gpt2_weights, read_checkpoint, tokenizer_path
+from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
+from corollary.nn.checkpoints import fill, read
 
 __all__ = ["GPT", "WindowBatches"]
 
@@ -328,20 +329,21 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     # --- files -------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_transformers(cls, source: Any, *, tokenizer: str | None = None) -> GPT:
+    def from_transformers(cls, source: Any, *, tokenizer: Any = None) -> GPT:
         """Return a fitted GPT with the weights of a GPT-2 of the package transformers.
 
         Parameters
         ----------
         source : model, or path
             A ``GPT2LMHeadModel`` or ``GPT2Model``, or a directory as ``save_pretrained`` writes it, with
-            ``config.json`` and ``model.safetensors``; nothing is downloaded.
-        tokenizer : str, optional
-            Path of the tokenizer; by default that of the directory, if it has one. Without one, only
-            ``module_`` and prompts of integers can be used.
+            ``config.json`` and ``model.safetensors``, its shards, or ``pytorch_model.bin``; nothing is downloaded.
+        tokenizer : path or tokenizer, optional
+            A file, a directory, or a fast tokenizer of transformers; by default that of the directory, if it has one.
+            Without one, only ``module_`` and prompts of integers can be used.
         """
-        config, weights = read_checkpoint(source, "GPT", "gpt2")
-        theirs = config.get("activation_function", "gelu_new")
+        config, weights = read(source, "GPT", "gpt2", add_cross_attention=False)
+        config = {**GPT2_DEFAULTS, **config}
+        theirs = config["activation_function"]
         if theirs not in THEIR_ACTIVATIONS:
             raise value(
                 "GPT", f"activation_function must be one of {sorted(THEIR_ACTIVATIONS)}", repr(theirs)
@@ -350,33 +352,33 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             config["n_layer"],
             n_heads=config["n_head"],
             dimension=config["n_embd"],
-            context=config.get("n_positions", 1024),
-            dropout=float(config.get("resid_pdrop", 0.1)),
-            tokenizer=tokenizer or "bytepair",
+            context=config["n_positions"],
+            dropout=float(config["resid_pdrop"]),
+            tokenizer=tokenizer if isinstance(tokenizer, str) else "bytepair",
             vocabulary_size=config["vocab_size"],
         )
         model.n_tokens_ = config["vocab_size"]
         model.options_ = {
-            "inner": config.get("n_inner") or 4 * config["n_embd"],
+            "inner": config["n_inner"] or 4 * config["n_embd"],
             "dropout": model.dropout,
             "activation": THEIR_ACTIVATIONS[theirs],
-            "epsilon": config.get("layer_norm_epsilon", 1e-5),
-            "tied": config.get("tie_word_embeddings", True),
+            "epsilon": config["layer_norm_epsilon"],
+            "tied": config["tie_word_embeddings"],
             "scales": _scales(config),
         }
         found = gpt2_weights(weights, model.options_["tied"])
-        model.dtype_ = str(found["tokens.weight"].dtype).removeprefix("torch.")
+        model.dtype_ = dtype_of(found)
         with seeded(0):
-            model.module_ = model._module()
-        model.module_.load_state_dict(found)
-        model.module_.eval()
-        where = tokenizer or tokenizer_path(source, "tokenizer.json", "merges.txt")
-        model.tokenizer_ = None if where is None else tokenizers.BytePairTokenizer.read(where)
+            model.module_ = fill(model._module(), found, "GPT")
+        files = ("tokenizer.json", "merges.txt")
+        model.tokenizer_ = tokenizer_of(
+            source, tokenizer, tokenizers.BytePairTokenizer, files, model.n_tokens_, "GPT"
+        )
         model.n_iter_, model.history_ = 0, []
         return model
 
 
 def _scales(config: Mapping[str, Any]) -> list[float]:
-    base = (config["n_embd"] // config["n_head"]) ** -0.5 if config.get("scale_attn_weights", True) else 1.0
-    by_layer = config.get("scale_attn_by_inverse_layer_idx", False)
+    base = (config["n_embd"] // config["n_head"]) ** -0.5 if config["scale_attn_weights"] else 1.0
+    by_layer = config["scale_attn_by_inverse_layer_idx"]
     return [base / (i + 1 if by_layer else 1) for i in range(config["n_layer"])]

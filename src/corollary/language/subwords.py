@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class WordPieces:
     """
 
     def __init__(self, inner: Any) -> None:
+        inner.no_padding()  # files often bring both, for batches of their own
+        inner.no_truncation()
         self.inner = inner
         numbers = [inner.token_to_id(name) for name in SPECIAL]
         if None in numbers:
@@ -52,12 +55,23 @@ class WordPieces:
         file = next((path / n for n in names if (path / n).is_file()), path) if path.is_dir() else path
         if not file.is_file():
             raise errors.value("BERT", f"{str(path)!r} must hold tokenizer.json or vocab.txt", "neither")
-        if file.suffix == ".json":
-            return cls(tokenizers.Tokenizer.from_file(str(file)))
-        inner = tokenizers.Tokenizer(tokenizers.models.WordPiece.from_file(str(file), unk_token="[UNK]"))
+        try:
+            if file.suffix == ".json":
+                return cls(tokenizers.Tokenizer.from_file(str(file)))
+            model = tokenizers.models.WordPiece.from_file(str(file), unk_token="[UNK]")
+        except ValueError:
+            raise
+        except Exception as error:  # the package raises plain exceptions
+            raise errors.value("BERT", f"{file.name} must be a tokenizers file", str(error)[:80]) from error
+        inner = tokenizers.Tokenizer(model)
         inner.add_special_tokens([name for name in SPECIAL if inner.token_to_id(name) is not None])
-        _dress(inner, tokenizers)
+        _dress(inner, tokenizers, **_habits(file.with_name("tokenizer_config.json")))
         return cls(inner)
+
+    @classmethod
+    def wrap(cls, tokenizer: Any) -> WordPieces:
+        """Return a fast tokenizer of transformers as one of these."""
+        return cls.restore(tokenizer.backend_tokenizer.to_str())
 
     @classmethod
     def restore(cls, dump: str) -> WordPieces:
@@ -77,6 +91,17 @@ class WordPieces:
         """Return the pieces of a text, without opening and parting symbols."""
         return list(self.inner.encode(text, add_special_tokens=False).ids)
 
+    def encode_words(self, words: list[str]) -> list[list[int]]:
+        """Return the pieces of each word, at least one: a word of which nothing is left is unknown."""
+        return [
+            found.ids or [self.unknown] for found in self.inner.encode_batch(words, add_special_tokens=False)
+        ]
+
+    def locate(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the pieces of a text, and where in it each begins and ends."""
+        found = self.inner.encode(text, add_special_tokens=False)
+        return list(found.ids), list(found.offsets)
+
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of pieces."""
         return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=True))
@@ -92,10 +117,21 @@ class WordPieces:
         self.__init__(_package().Tokenizer.from_str(state))  # type: ignore[misc]
 
 
-def _dress(inner: Any, tokenizers: Any) -> None:
-    inner.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+def _dress(inner: Any, tokenizers: Any, *, lowercase: bool = True, **habits: Any) -> None:
+    inner.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase, **habits)
     inner.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     inner.decoder = tokenizers.decoders.WordPiece()
+
+
+def _habits(file: Path) -> dict[str, Any]:
+    """Return how ``vocab.txt`` is to be used, from the file beside it: cased models keep capitals and accents."""
+    said = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    ours = {
+        "lowercase": "do_lower_case",
+        "strip_accents": "strip_accents",
+        "handle_chinese_chars": "tokenize_chinese_chars",
+    }
+    return {name: said[theirs] for name, theirs in ours.items() if theirs in said}
 
 
 def _package() -> Any:

@@ -111,19 +111,22 @@ class BytePairTokenizer:
     ----------
     inner : tokenizers.Tokenizer
         What does the work.
+    end : str, optional
+        The token that stands between documents; by default GPT-2's, else the last of its special ones.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, end: str | None = None) -> None:
+        inner.no_padding()  # files often bring both, for batches of their own
+        inner.no_truncation()
         self.inner = inner
-        end = inner.token_to_id(END)
-        if end is None:  # a foreign tokenizer: take its own closing token
-            names = [t.content for t in inner.get_added_tokens_decoder().values() if t.special]
-            end = inner.token_to_id(names[-1]) if names else None
-        if end is None:
-            raise errors.value(
-                "BytePairTokenizer", f"the tokenizer must have a special token such as {END}", "none"
-            )
-        self.end = int(end)
+        special = [t.content for t in inner.get_added_tokens_decoder().values() if t.special]
+        names = [
+            name for name in (end, END, *reversed(special)) if name and inner.token_to_id(name) is not None
+        ]
+        if not names:
+            must = f"the tokenizer must have a special token such as {END}"
+            raise errors.value("BytePairTokenizer", must, "none")
+        self.end = int(inner.token_to_id(names[0]))
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int = 1000) -> BytePairTokenizer:
@@ -150,7 +153,7 @@ class BytePairTokenizer:
         file = path / "tokenizer.json" if path.is_dir() else path
         if file.is_file():
             try:
-                return cls(tokenizers.Tokenizer.from_file(str(file)))
+                return cls(tokenizers.Tokenizer.from_file(str(file)), _closing(file.parent))
             except ValueError:
                 raise
             except Exception as error:  # the package raises plain exceptions
@@ -164,8 +167,15 @@ class BytePairTokenizer:
         inner = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
         inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         inner.decoder = tokenizers.decoders.ByteLevel()
-        inner.add_special_tokens([END])
-        return cls(inner)
+        closing = _closing(path) or END
+        if inner.token_to_id(closing) is not None:  # what the vocabulary lacks, the model has no number for
+            inner.add_special_tokens([closing])
+        return cls(inner, closing)
+
+    @classmethod
+    def wrap(cls, tokenizer: Any) -> BytePairTokenizer:
+        """Return a fast tokenizer of transformers as one of these."""
+        return cls(_package().Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()), tokenizer.eos_token)
 
     @property
     def size(self) -> int:
@@ -182,7 +192,19 @@ class BytePairTokenizer:
 
     def dump(self) -> str:
         """Return the tokenizer as JSON."""
-        return json.dumps({"kind": "bytepair", "tokenizer": self.inner.to_str()})
+        kept = {"kind": "bytepair", "tokenizer": self.inner.to_str(), "end": self.inner.id_to_token(self.end)}
+        return json.dumps(kept)
+
+
+def _closing(folder: Path) -> str | None:
+    """Return the closing token that the files beside a tokenizer name, if they do."""
+    for file in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
+        if file.is_file():
+            said = json.loads(file.read_text(encoding="utf-8")).get("eos_token")
+            said = said.get("content") if isinstance(said, dict) else said
+            if said:
+                return str(said)
+    return None
 
 
 def _package() -> Any:
@@ -205,7 +227,7 @@ def restore(dump: str) -> Tokenizer:
     kept = json.loads(dump)
     if kept["kind"] == "character":
         return CharacterTokenizer(kept["characters"])
-    return BytePairTokenizer(_package().Tokenizer.from_str(kept["tokenizer"]))
+    return BytePairTokenizer(_package().Tokenizer.from_str(kept["tokenizer"]), kept.get("end"))
 
 
 class KeepsTokenizer:

@@ -1,0 +1,155 @@
+r"""A label for every word of a text, from BERT's states, from scratch or from what a BERT has learned.
+
+A word may be several pieces; its first piece carries its label. With the outputs of eq. 1 of
+:mod:`corollary.language.bert_heads`, :math:`p(y_w \mid x) = \mathrm{softmax}(z_{t(w)})_{y_w}` (1), where
+:math:`t(w)` is the first piece of word w. A text of more pieces than the context is read in windows of whole words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary.base import Data, Tagger
+from corollary.engine.ragged import RaggedBatches
+from corollary.errors import kind, value
+from corollary.language.bert_heads import BaseHead
+
+__all__ = ["BERTTagger"]
+
+
+def tagging_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor, _: Tensor) -> Tensor:
+    """Return the mean of -log p of eq. 1 over the words of a batch; y (b, t) is the class from 1 on, 0 for no word."""
+    return F.cross_entropy(module(tokens, lengths).flatten(0, 1), y.flatten() - 1, ignore_index=-1)
+
+
+def windows(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Return begin and end of runs of words, each as long as ``room`` pieces allow.
+
+    >>> windows([2, 2, 1, 3], 4)
+    [(0, 2), (2, 4)]
+    """
+    ends, cuts = np.cumsum(sizes), [0]
+    while cuts[-1] < len(sizes):
+        used = ends[cuts[-1] - 1] if cuts[-1] else 0
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, used + room, "right"))))
+    return list(zip(cuts[:-1], cuts[1:]))
+
+
+class BERTTagger(Tagger, BaseHead):
+    """Label every word of texts with a BERT: parts of speech, names.
+
+    From scratch, or by ``BERT.fine_tune(X, y, task="tagging")``. A text is a list of words, or a string, of which the words
+    are what blanks part; y has one list of labels for each.
+
+    Parameters
+    ----------
+    n_layers : int, default=2
+        Depth.
+    dimension : int, default=128
+        Width; a multiple of ``n_heads``.
+    n_heads : int, default=4
+        Attentions side by side.
+    inner : int, optional
+        Width of the layers between, four times the dimension by default.
+    context : int, default=128
+        The most tokens that are read at a time; longer texts are read in parts.
+    dropout : float, default=0.1
+        Share of activations dropped at random while training; more regularises more.
+    vocabulary_size : int, default=8000
+        The most pieces of words that are told apart.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    module_ : HeadedNetwork
+        The network (``bert``) and its head: tokens (b, t) and lengths (b,) to logits (b, t, n_classes).
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises the mean cross-entropy over words; O(t^2 d + t d^2) per text and layer. Texts longer than the context are
+    read in parts, so every word gets a label. ``BERTTagger.from_transformers`` reads a ``BertForTokenClassification``.
+
+    References
+    ----------
+    .. [1] J. Devlin, M.-W. Chang, K. Lee, K. Toutanova (2019). BERT: pre-training of deep bidirectional transformers
+       for language understanding. NAACL, section 5.3.
+
+    Examples
+    --------
+    >>> from corollary import BERTTagger, Training
+    >>> texts = [["the", "sun"], ["a", "sea"], ["the", "sea"], ["a", "sun"]] * 6
+    >>> model = BERTTagger(1, dimension=16, n_heads=2, training=Training(20, learning_rate=0.01), random_state=0)
+    >>> model.fit(texts, [["article", "noun"]] * 24).predict(["a sun"])[0].tolist()
+    ['article', 'noun']
+    """
+
+    _architecture = "BertForTokenClassification"
+    _pooled, _whole, _parts = False, "text", "words"
+
+    @classmethod
+    def _test_data(cls) -> tuple[list[list[str]], list[list[int]]]:
+        rng = np.random.default_rng(0)
+        texts = [
+            rng.choice(["sun", "sea", "snow", "ice"], size=n).tolist() for n in rng.integers(1, 30, size=20)
+        ]
+        return texts, [[int(word in ("sun", "sea")) for word in text] for text in texts]
+
+    def _check(self, X: Any, reset: bool) -> list[list[str]]:
+        owner, must = type(self).__name__, "X must be a list of texts, each a list of words or a string"
+        if isinstance(X, str | bytes) or not isinstance(X, Iterable) or getattr(X, "ndim", 1) != 1:
+            raise kind(owner, must, type(X).__name__, "Wrap a single text in a list.")
+        texts = [text.split() if isinstance(text, str) else text for text in X]
+        for i, text in enumerate(texts):
+            if not isinstance(text, Sequence | np.ndarray) or not all(isinstance(word, str) for word in text):
+                raise kind(owner, must, f"{type(text).__name__} at {i}", "Decode or leave it out.")
+            if not len(text):
+                raise value(owner, "every text must have words", f"none in text {i}", "Leave it out.")
+        if not texts:
+            raise value(owner, must, "an empty list")
+        return [[str(word) for word in text] for text in texts]
+
+    def _windows(self, texts: list[list[str]]) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
+        """Return framed windows, where in each its words begin, and how many windows each text has."""
+        self._check_tokenizer()
+        t, room = self.tokenizer_, self.context - 2
+        flat = iter(t.encode_words([word for text in texts for word in text]))
+        rows, places, counts = [], [], []
+        for text in texts:
+            pieces = [next(flat)[:room] for _ in text]
+            runs = windows([len(part) for part in pieces], room)
+            for begin, end in runs:
+                inside = [len(part) for part in pieces[begin:end]]
+                rows.append(np.array([t.open, *sum(pieces[begin:end], []), t.part]))
+                places.append(1 + np.cumsum(inside) - inside)
+            counts.append(len(runs))
+        return rows, places, counts
+
+    def _learner(self, data: Data) -> Any:
+        self._prepare([" ".join(text) for text in data.X])
+        self.n_outputs_ = len(self.classes_)
+        rows, places, _ = self._windows(data.X)
+        codes = np.split(np.concatenate(data.y) + 1, np.cumsum([len(place) for place in places])[:-1])
+        marks = [np.zeros(len(row), dtype=np.int64) for row in rows]
+        for mark, place, code in zip(marks, places, codes):
+            mark[place] = code
+        return self._descend(tagging_loss, batches=RaggedBatches(self._ragged(rows), self._ragged(marks)))
+
+    def _probabilities(self, X: list[list[str]]) -> list[np.ndarray]:
+        rows, places, counts = self._windows(X)
+        found = self._evaluate(rows, lambda tokens, lengths: self.module_(tokens, lengths).softmax(-1))
+        parts = iter([p[place] for p, place in zip(found, places)])
+        return [np.concatenate([next(parts) for _ in range(n)]) for n in counts]
