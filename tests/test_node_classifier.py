@@ -15,6 +15,7 @@ import corollary
 from corollary import NodeClassifier, Run, Training
 from corollary.data import Graph
 from corollary.graphs.network import LAYERS, GraphNetwork, shares
+from corollary.graphs.nodes import LOCAL
 from corollary.nn import GATConv
 from corollary.nn.sparse import aggregate, features
 
@@ -279,6 +280,21 @@ def test_the_defaults_are_those_of_the_papers():
     plan = gcn._plan()
     assert (plan.optimizer, plan.learning_rate, plan.weight_decay) == ("adam", 0.01, 5e-4)
     assert gat._plan().learning_rate == 0.005
+
+
+@pytest.mark.parametrize("layer", LOCAL)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_labelled_nodes_see_is_all_that_they_need(layer, weighted, monkeypatch):
+    g = blocks()
+    ring = np.stack([np.arange(60), (np.arange(60) + 1) % 60])
+    edges = np.concatenate([g.edge_index[:, :40], ring], 1)  # few: most nodes are out of sight
+    weight = np.random.default_rng(0).random(100) if weighted else None
+    few = replace(g, x=g.x.astype(np.float64), edge_index=edges, edge_weight=weight)
+    model = NodeClassifier(layer, dropout=0.0, random_state=0, training=Training(epochs=8))
+    part = model.fit(few).predict_proba(few)
+    monkeypatch.setattr("corollary.graphs.nodes.LOCAL", ())
+    # Without dropout the same sums in double precision; eight updates long.
+    np.testing.assert_allclose(model.fit(few).predict_proba(few), part, atol=1e-9)
 
 
 def test_heads_of_the_last_attention_are_averaged():

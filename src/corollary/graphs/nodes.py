@@ -8,6 +8,7 @@ nodes and edges, the loss only the labelled ones:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ __all__ = ["NodeClassifier"]
 OPTIONS = ("activation", "dropout", "heads", "output_heads", "order")
 WHOLE = 2**31 - 1  # batch size that no training set exceeds: every update sees all labelled nodes
 
+LOCAL = ("gat", "mpnn")  # what these compute at a node depends on the edges that enter it, and on no other
+
 # What the papers use on citation graphs: Kipf and Welling (2017), and Velickovic et al. (2018) for attention.
 NET = {"hidden_layer_sizes": (16,), "activation": "relu", "dropout": 0.5}
 ATTENTION_NET = {"hidden_layer_sizes": (64,), "activation": "elu", "dropout": 0.6}
@@ -57,11 +60,10 @@ class Tensors(NamedTuple):
             None if weight is None else as_tensor(weight).to(device, dtype),
         )
 
-    def around(self, nodes: Tensor, counts: tuple[int, ...]) -> Tensors:
+    def around(self, nodes: Tensor, counts: tuple[int, ...], seed: int = 0) -> Tensors:
         """Return the part that some nodes see through sampled edges, those nodes first."""
         from corollary.graphs.sampling import neighbourhood
 
-        seed = int(torch.randint(2**62, ()))
         seen, edges, which = neighbourhood(sparse(self.edge_index, self.x.shape[0]), nodes, counts, seed)
         return Tensors(self.x[seen], edges, None if self.edge_weight is None else self.edge_weight[which])
 
@@ -177,7 +179,8 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     Notes
     -----
     Minimises equation (1) of :mod:`corollary.graphs.nodes`. An epoch costs O(E d + n d d') per layer, for E edges
-    and widths d, d'. Node features that are sparse (scipy's or torch's) stay so, and count with their entries only.
+    and widths d, d'; with "gat" and "mpnn" only those edges and nodes count that the labelled ones see. Node features
+    that are sparse (scipy's or torch's) stay so, and count with their entries only.
     Net and plan are by default those of the papers on citation graphs: Adam with a penalty of 5e-4 on the weights, 200
     epochs at rate 0.01, for "gat" 500 at 0.005. With a ``val_mask`` the weights with the least loss on those nodes are
     kept, and the fit stops when it no longer improves, unless ``Training(early_stopping=False)``.
@@ -322,26 +325,36 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         self.n_validation_ = int(held.sum())
         run = current()
         tensors = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
-
-        counts = self._counts()
+        nodes, nodes_held = (as_tensor(np.flatnonzero(mask)).to(run.device) for mask in (learned, held))
+        labels, labels_held = (as_tensor(codes).to(run.device)[part] for part in (nodes, nodes_held))
+        counts, learn, check = self._counts(), self._view(tensors, nodes), self._view(tensors, nodes_held)
 
         def objective(module: nn.Module, nodes: Tensor, labels: Tensor) -> Tensor:
             if counts is None or not module.training:
-                return F.cross_entropy(module(*tensors)[nodes], labels)
-            return F.cross_entropy(module(*tensors.around(nodes, counts))[: len(nodes)], labels)
+                return F.cross_entropy(learn(module, nodes), labels)
+            part = tensors.around(nodes, counts, seed=int(torch.randint(2**62, ())))
+            return F.cross_entropy(module(*part)[: len(nodes)], labels)
 
         def validate(module: nn.Module) -> dict[str, float]:
-            logits = module(*tensors)[nodes_held]
+            logits = check(module, nodes_held)
             right = (logits.argmax(1) == labels_held).double().mean()
             return {
                 "validation_loss": float(F.cross_entropy(logits, labels_held)),
                 "validation_accuracy": float(right),
             }
 
-        nodes, nodes_held = as_tensor(np.flatnonzero(learned)), as_tensor(np.flatnonzero(held)).to(run.device)
-        labels, labels_held = as_tensor(codes)[nodes], as_tensor(codes).to(run.device)[nodes_held]
         options = {"validate": validate} if self.n_validation_ else {}
-        return self._descend(objective, nodes, labels, stratify=labels.numpy(), **options)
+        return self._descend(objective, nodes, labels, stratify=labels.cpu().numpy(), **options)
+
+    def _view(self, tensors: Tensors, nodes: Tensor) -> Callable[[nn.Module, Tensor], Tensor]:
+        """Return the way to the logits of any of some nodes, through no more of the graph than they see."""
+        n = tensors.x.shape[0]
+        if self.layer not in LOCAL or len(nodes) in (0, n):
+            return lambda module, chosen: module(*tensors)[chosen]
+        part = tensors.around(nodes, (WHOLE,) * len(self._widths()))
+        place = torch.zeros(n, dtype=torch.int64, device=nodes.device)
+        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        return lambda module, chosen: module(*part)[place[chosen]]
 
     def _counts(self) -> tuple[int, ...] | None:
         """Return how many neighbours each layer samples."""
