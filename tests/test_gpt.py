@@ -194,12 +194,10 @@ def test_a_directory_on_disk_is_read(tmp_path):
 
 
 def test_what_is_no_gpt2_is_refused(tmp_path):
-    with pytest.raises(
-        TypeError, match="source must be a transformers model or the path of a directory; got int"
-    ):
+    with pytest.raises(TypeError, match="source must be a transformers model or a directory; got int"):
         GPT.from_transformers(3)
     with pytest.raises(
-        ValueError, match="must hold config.json and model.safetensors; got no such directory"
+        ValueError, match="must hold config.json and .*; got no such directory"
     ):
         GPT.from_transformers(tmp_path / "none")
     theirs(PLAIN).save_pretrained(tmp_path)

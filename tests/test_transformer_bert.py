@@ -237,7 +237,7 @@ def test_a_directory_loads_and_a_model_without_heads_too(tmp_path):
 
 
 def test_what_from_transformers_refuses(tmp_path):
-    with pytest.raises(TypeError, match="a transformers model or the path"):
+    with pytest.raises(TypeError, match="a transformers model or a directory"):
         BERT.from_transformers(3)
     with pytest.raises(ValueError, match="must hold config.json and model.safetensors"):
         BERT.from_transformers(tmp_path)

@@ -28,7 +28,7 @@ from corollary.language.bert_tagger import BERTTagger
 from corollary.language.checkpoints import bert_weights, dtype_of
 from corollary.language.encoder import BertNetwork, sentence_types
 from corollary.language.pretraining import pretraining_loss, sentence_pairs
-from corollary.nn.checkpoints import fill
+from corollary.nn.pretrained import fill_pretrained
 from corollary.sequences.network import pool
 
 __all__ = ["BERT"]
@@ -212,6 +212,8 @@ class BERT(Transformer, BaseBERT):
         found = bert_weights(weights, config["num_hidden_layers"])
         model.dtype_ = dtype_of(found)
         with seeded(0):
-            model.module_ = fill(model._network(), found, "BERT", optional=("pooler", "guess", "follows"))
+            model.module_ = fill_pretrained(
+                model._network(), found, "BERT", optional=("pooler", "guess", "follows")
+            )
         model.guesses_ = "guess.weight" in found
         return model

@@ -18,7 +18,7 @@ from corollary.language.checkpoints import BERT_DEFAULTS, tokenizer_of
 from corollary.language.encoder import BertNetwork
 from corollary.language.subwords import WordPieces
 from corollary.language.tokens import KeepsTokenizer
-from corollary.nn.checkpoints import read
+from corollary.nn.pretrained import read_pretrained
 from corollary.sequences.common import in_batches
 
 __all__ = ["BaseBERT"]
@@ -123,8 +123,7 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         """Return a model of the sizes of a checkpoint, without its weights; the configuration; the weights."""
         owner = cls.__name__
         settings = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
-        config, weights = read(source, owner, "bert", **settings)
-        config = {**BERT_DEFAULTS, **config}
+        config, weights = read_pretrained(source, "bert", owner, BERT_DEFAULTS, **settings)
         model = cls(
             config["num_hidden_layers"],
             dimension=config["hidden_size"],

@@ -23,7 +23,7 @@ from corollary.errors import value
 from corollary.language.bert_base import BaseBERT
 from corollary.language.checkpoints import bert_weights, dtype_of
 from corollary.language.encoder import BertNetwork, sentence_types
-from corollary.nn.checkpoints import fill
+from corollary.nn.pretrained import fill_pretrained
 
 __all__ = ["BaseHead", "HeadedNetwork"]
 
@@ -123,7 +123,7 @@ class BaseHead(BaseBERT):
         model._labelled(config)
         optional = ("bert.guess", "bert.follows", *(() if cls._pooled else ("bert.pooler",)))
         with seeded(0):
-            model.module_ = fill(model._module(), found, cls.__name__, optional)
+            model.module_ = fill_pretrained(model._module(), found, cls.__name__, optional)
         model.pretrained_ = dict(model.module_.bert.state_dict())
         return model
 

@@ -32,7 +32,7 @@ from corollary.errors import value
 from corollary.language import tokens as tokenizers
 from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
-from corollary.nn.checkpoints import fill, read
+from corollary.nn.pretrained import fill_pretrained, read_pretrained
 
 __all__ = ["GPT", "WindowBatches"]
 
@@ -341,8 +341,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             A file, a directory, or a fast tokenizer of transformers; by default that of the directory, if it has one.
             Without one, only ``module_`` and prompts of integers can be used.
         """
-        config, weights = read(source, "GPT", "gpt2", add_cross_attention=False)
-        config = {**GPT2_DEFAULTS, **config}
+        config, weights = read_pretrained(source, "gpt2", "GPT", GPT2_DEFAULTS, add_cross_attention=False)
         theirs = config["activation_function"]
         if theirs not in THEIR_ACTIVATIONS:
             raise value(
@@ -369,7 +368,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         found = gpt2_weights(weights, model.options_["tied"])
         model.dtype_ = dtype_of(found)
         with seeded(0):
-            model.module_ = fill(model._module(), found, "GPT")
+            model.module_ = fill_pretrained(model._module(), found, "GPT")
         files = ("tokenizer.json", "merges.txt")
         model.tokenizer_ = tokenizer_of(
             source, tokenizer, tokenizers.BytePairTokenizer, files, model.n_tokens_, "GPT"

@@ -7,21 +7,22 @@ earlier versions, as ``pytorch_model.bin``, which is read without running any co
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from corollary.errors import kind, value
 
-__all__ = ["read_pretrained"]
+__all__ = ["fill_pretrained", "read_pretrained"]
 
 NAMES = ("model.safetensors", "pytorch_model.bin")  # the first that is there counts
 
 
 def read_pretrained(
-    source: Any, model_type: str, owner: str, defaults: Mapping[str, Any] | None = None
+    source: Any, model_type: str, owner: str, defaults: Mapping[str, Any] | None = None, **must: Any
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the configuration and the weights, by their own names.
 
@@ -30,21 +31,46 @@ def read_pretrained(
     source : model or path
         A transformers model, or a directory as above.
     model_type : str
-        What the configuration must say.
+        What the configuration must say, if it says anything: the first files did not.
     owner : str
         Who asks; errors begin with it.
     defaults : mapping, optional
         What a configuration file may leave out.
+    **must : object
+        What else it must say, if it says anything.
     """
     if hasattr(source, "config") and hasattr(source, "state_dict"):
-        config, weights = source.config.to_dict(), source.state_dict()
-    elif isinstance(source, str | Path):
+        config = {**source.config.to_dict(), "architectures": [type(source).__name__]}
+        weights = source.state_dict()
+    elif isinstance(source, str | os.PathLike):
         config, weights = _directory(Path(source), owner)
     else:
         raise kind(owner, "source must be a transformers model or a directory", type(source).__name__)
-    if config.get("model_type") != model_type:
-        raise value(owner, f"the model must be of type {model_type!r}", repr(config.get("model_type")))
+    if config.get("model_type", model_type) != model_type:
+        raise value(owner, f"the model must be of type {model_type!r}", repr(config["model_type"]))
+    for name, wanted in must.items():
+        if config.get(name, wanted) != wanted:
+            raise value(owner, f"{name} of the configuration must be {wanted!r}", repr(config[name]))
     return {**(defaults or {}), **config}, {name: weight.detach() for name, weight in weights.items()}
+
+
+def fill_pretrained(
+    module: nn.Module, weights: Mapping[str, Tensor], owner: str, optional: tuple[str, ...] = ()
+) -> Any:
+    """Load weights into a module, all of them, and return it for evaluation; names that begin so may be missing."""
+    have = module.state_dict()
+    missing = sorted(name for name in have.keys() - weights.keys() if not name.startswith(optional))
+    extra = sorted(weights.keys() - have.keys())
+    other = [
+        f"{name} of shape {tuple(weights[name].shape)} instead of {tuple(have[name].shape)}"
+        for name in sorted(have.keys() & weights.keys())
+        if have[name].shape != weights[name].shape
+    ]
+    if missing or extra or other:
+        got = f"{missing[:3]} missing, {extra[:3]} unknown and {other[:3]}"
+        raise value(owner, "the weights must be those of the configuration", got)
+    module.load_state_dict({**have, **weights})
+    return module.eval()
 
 
 def _directory(path: Path, owner: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -52,22 +78,29 @@ def _directory(path: Path, owner: str) -> tuple[dict[str, Any], dict[str, Tensor
     present = [name for name in NAMES if {name, f"{name}.index.json"} & set(found)]
     if "config.json" not in found or not present:
         got = ", ".join(found[:8]) or ("nothing" if path.is_dir() else "no such directory")
-        do = "Write one with model.save_pretrained(directory)."
+        do = "Write one with model.save_pretrained(directory); nothing is downloaded."
         raise value(owner, f"{str(path)!r} must hold config.json and {NAMES[0]} (or {NAMES[1]})", got, do)
     weights: dict[str, Tensor] = {}
-    for name in _files(path, present[0]):
+    for name in _files(path, present[0], owner):
         if name not in found:
             must = f"{str(path)!r} must hold {name}, which its index lists"
             raise value(owner, must, ", ".join(found[:8]), "Copy the missing file beside the others.")
         weights.update(_load(path / name, owner))
-    return json.loads((path / "config.json").read_text(encoding="utf-8")), weights
+    return _json(path / "config.json", owner), weights
 
 
-def _files(path: Path, name: str) -> list[str]:
+def _files(path: Path, name: str, owner: str) -> list[str]:
     index = path / f"{name}.index.json"
     if not index.is_file():
         return [name]
-    return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    return sorted(set(_json(index, owner).get("weight_map", {}).values()))
+
+
+def _json(path: Path, owner: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise value(owner, f"{str(path)!r} must hold an object as JSON", error, "Copy it again.") from error
 
 
 def _load(path: Path, owner: str) -> dict[str, Tensor]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from corollary.errors import unknown, value
+from corollary.errors import unknown
+from corollary.nn.pretrained import fill_pretrained
 
 __all__ = ["activation", "fill", "renamed"]
 
@@ -41,15 +42,4 @@ def renamed(weights: dict[str, Tensor], rules: Iterable[tuple[str, str]]) -> dic
 def fill(net: nn.Module, weights: dict[str, Tensor], owner: str) -> Any:
     """Load renamed weights into a net, all of them, and return it in evaluation mode."""
     wanted = {key: tensor for key, tensor in weights.items() if not key.startswith("unused.")}
-    have = net.state_dict()
-    missing, extra = sorted(have.keys() - wanted.keys()), sorted(wanted.keys() - have.keys())
-    other = [
-        f"{key} of shape {tuple(wanted[key].shape)} instead of {tuple(have[key].shape)}"
-        for key in have.keys() & wanted.keys()
-        if have[key].shape != wanted[key].shape
-    ]
-    if missing or extra or other:
-        got = f"{missing[:3]} missing, {extra[:3]} unknown and {sorted(other)[:3]}"
-        raise value(owner, "the weights must be those of the configuration", got)
-    net.load_state_dict(wanted)
-    return net.eval()
+    return fill_pretrained(net, wanted, owner)
