@@ -95,8 +95,6 @@ def test_predict_writes_classes_and_probabilities(workplace):
         "runs/flowers",
         "--data",
         "flowers.csv",
-        "--target",
-        "kind",
         "--out",
         "p.csv",
         cwd=workplace,
@@ -127,6 +125,16 @@ def test_a_ratings_file_is_compared_and_completed(workplace):
     rows = table(workplace / "r.csv")
     assert set(rows[0]) == {"user", "item", "prediction"}
     assert rows[0]["user"].startswith("u")
+
+
+def test_a_topic_model_of_texts_meets_new_texts(workplace):
+    (workplace / "texts.txt").write_text("red green blue\none two three\nblue red green\ntwo three one\n" * 5)
+    (workplace / "new.txt").write_text("green unheard-of\nthree\n")
+    sets = ["--set", "n_components=2", "--set", "inference=cvb0", "--set", "max_iter=40"]
+    good("fit", "lda", "--data", "texts.txt", *sets, "--run", "runs/lda", cwd=workplace)
+    good("predict", "runs/lda", "--data", "new.txt", "--out", "t.csv", cwd=workplace)
+    colours, numbers = ([float(value) for value in row.values()] for row in table(workplace / "t.csv"))
+    assert np.argmax(colours) != np.argmax(numbers)
 
 
 def test_runs_are_listed(workplace):

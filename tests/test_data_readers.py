@@ -3,6 +3,7 @@
 import builtins
 import gzip
 import io
+import json
 import struct
 import sys
 import wave
@@ -18,6 +19,7 @@ from scipy.io import wavfile
 
 from corollary import data
 from corollary.data import Dataset, Graph
+from corollary.data.convert import as_input
 from corollary.data.named import networks, records
 from corollary.errors import CorollaryWarning
 
@@ -89,6 +91,70 @@ def test_the_encoder_meets_new_categories_missing_numbers_and_dates():
     fitted = data.encoder(frame).fit(frame)
     other = pd.DataFrame({"n": [2.0], "c": ["z"], "d": pd.to_datetime(["2020-01-01"])})
     np.testing.assert_allclose(fitted.transform(other), [[0, 0, 0, 0, 0]])
+
+
+def test_numbers_are_those_of_the_encoder():
+    frame = pd.DataFrame(
+        {
+            "c": ["a", "b", None, "a"],
+            "n": [1.0, np.nan, 3.0, 7.0],
+            "d": pd.to_datetime(["2020-01-01", "2020-01-03", None, "2021-01-01"]),
+            "k": pd.Categorical(["x", "y", "x", "x"]),
+            "s": [2, 2, 2, 2],
+        }
+    )
+    np.testing.assert_allclose(data.numeric(frame), data.encoder(frame).fit_transform(frame), atol=1e-12)
+
+
+MIXED = "height,colour\n1,red\n3,blue\n5,red\n"
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("height,colour\n3,blue\n", [[0, 1, 0]]),
+        ("colour,height,more\nred,3,9\n", [[0, 0, 1]]),
+        ("colour,height\ngreen,\n,3\n", [[0, 0, 0], [0, 0, 0]]),
+    ],
+    ids=["fewer categories", "other order", "unknown and missing"],
+)
+def test_new_data_are_read_as_those_of_the_fit(write, text, expected):
+    first = as_input(data.load(write("first.csv", MIXED)), "table", "PCA")
+    assert first.feature_names == ["height", "colour=blue", "colour=red"]
+    reading = json.loads(json.dumps(first.extra["reading"]))  # as a run directory keeps it
+    again = as_input(data.load(write("new.csv", text)), "table", "PCA", reading)
+    np.testing.assert_allclose(again.X, expected)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("height\n3\n", "must have the columns of the fit; 'colour' is missing; got height"),
+        ("colour,height\nred,tall\n", "column 'height' must hold numbers, as in the fit"),
+    ],
+)
+def test_new_data_without_what_the_fit_had(write, text, message):
+    reading = as_input(data.load(write("first.csv", MIXED)), "table", "PCA").extra["reading"]
+    with pytest.raises(ValueError, match=message):
+        as_input(data.load(write("new.csv", text)), "table", "PCA", reading)
+    with pytest.raises(ValueError, match="got columns without names"):
+        as_input(data.load(np.eye(3)), "table", "PCA", reading)
+
+
+def test_numbers_are_found_by_name_and_arrays_by_place(write):
+    reading = as_input(data.load(write("a.csv", "a,b\n1,2\n")), "table", "PCA").extra["reading"]
+    new = data.load(write("b.csv", "b,kind,a\n5,x,4\n"))
+    np.testing.assert_array_equal(as_input(new, "table", "PCA", reading).X, [[4, 5]])
+    new = data.load(write("c.csv", "b,c,a\n5,6,4\n"))
+    np.testing.assert_array_equal(as_input(new, "table", "PCA", reading).X, [[4, 5]])
+    np.testing.assert_array_equal(as_input(data.load(np.eye(2)), "table", "PCA", reading).X, np.eye(2))
+
+
+def test_new_texts_are_counted_in_the_words_of_the_fit():
+    first = as_input(data.load(["to be or not", "to do"]), "table", "PLSA")
+    new = as_input(data.load(["be be other", "new words"]), "table", "PLSA", first.extra["reading"])
+    assert new.feature_names == first.feature_names == ["be", "do", "not", "or", "to"]
+    np.testing.assert_array_equal(new.X.toarray(), [[2, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
 
 
 def test_the_index_that_pandas_writes_is_left_out(write):
@@ -208,6 +274,10 @@ def test_npz_of_a_graph_and_of_ratings(saved, tmp_path):
         sparse.save_npz(tmp_path / "r.npz", R.asformat(form))
         found = data.load(tmp_path / "r.npz")
         assert found.kind == "ratings" and (found.X != R).nnz == 0
+        found = data.load(tmp_path / "r.npz", kind="table")
+        assert found.kind == "table" and found.X.format == "csr" and (found.X != R).nnz == 0
+    with pytest.raises(ValueError, match="Pass kind='table'"):
+        as_input(data.load(R), "table", "PLSA")
 
 
 class Bomb:

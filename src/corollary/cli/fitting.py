@@ -84,14 +84,16 @@ def fit_system(
     notes = [str(w.message) for w in caught if issubclass(w.category, errors.CorollaryWarning)]
     for note in notes:
         say(note)
-    result = {"model": repr(model), "data": repr(dataset), **_measured(model, held, entry)}
+    measured = _measured(model, held, entry)
+    result = {"model": repr(model), "data": repr(dataset), **measured}
     _remember(
         directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
     )
-    page = report(model, held or kept, directory / "report.html", **_measured(model, held, entry))
-    stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), "")
+    page = report(model, held or kept, directory / "report.html", **measured)
     result |= {"steps": len(model.history_), "seconds": model.history_[-1]["seconds"]}
-    return {**result, "run": str(directory), "report": str(page), "stopped": stopped}
+    result |= {"run": str(directory), "report": str(page)}
+    stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), None)
+    return result if stopped is None else {**result, "stopped": stopped}
 
 
 def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
@@ -128,10 +130,12 @@ def _remember(directory: Path, dataset: Any, request: dict[str, Any]) -> None:
     """Add what was asked for to ``config.json``, so that the run can be used and repeated."""
     path = directory / "config.json"
     config = json.loads(path.read_text())
-    config["data"] = {**request, "name": dataset.name, "kind": dataset.kind}
+    config["data"] = {**request, "name": dataset.name, "kind": dataset.kind, "given_kind": request["kind"]}
     if "image_shape" in dataset.extra:
         config["data"]["image_shape"] = [*dataset.extra["image_shape"]]
     path.write_text(json.dumps(config, indent=1, default=str) + "\n")
+    if "reading" in dataset.extra:
+        (directory / "reading.json").write_text(json.dumps(dataset.extra["reading"]) + "\n")
     labels = {key: [str(v) for v in dataset.extra[key]] for key in ("users", "items") if key in dataset.extra}
     if labels:
         (directory / "labels.json").write_text(json.dumps(labels) + "\n")

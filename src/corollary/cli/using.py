@@ -29,6 +29,12 @@ def _open(run: Path) -> tuple[Any, dict[str, Any]]:
     return io.load(path), json.loads(config.read_text()) if config.exists() else {}
 
 
+def _beside(run: Path, name: str) -> dict[str, Any]:
+    """Return what a file of the run directory says, or nothing."""
+    path = (run if run.is_dir() else run.parent) / name
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def predict_with(run: Path, source: str, out: Path, kind: str | None, target: str | None) -> str:
     """Give data to a fitted model, write what it makes of them, and return a line that says so."""
     from corollary import data
@@ -36,9 +42,10 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
     from corollary.data.convert import as_input
 
     model, config = _open(run)
-    kind = kind or config.get("data", {}).get("kind") if model.input == "ratings" else kind
-    dataset = as_input(data.load(source, kind, target), model.input, type(model).__name__)
-    does = roles(type(model))
+    kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
+    reading = _beside(run, "reading.json")
+    dataset = as_input(data.load(source, kind, target), model.input, type(model).__name__, reading)
+    does, array = roles(type(model)), None
     if "completer" in does:
         names, columns = _completed(model, dataset, run)
     elif "classifier" in does:
@@ -48,13 +55,23 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
         columns = [labels] + ([*chances.T] if chances is not None else [])
     elif "language-model" in does:
         names, columns = ["continuation"], [model.generate(dataset.X, max_new_tokens=80)]
+    elif "tagger" in does:
+        names, columns = _by_part(model.predict(dataset.X))
     else:
-        names, columns = _by_method(model, dataset.X)
-    _write(out, names, columns)
+        names, columns, array = _by_method(model, dataset.X)
+    _write(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
 
 
-def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any]]:
+def _by_part(labels: list[np.ndarray]) -> tuple[list[str], list[Any]]:
+    """Return one row for every part of every sample."""
+    counts = [len(part) for part in labels]
+    sample, part = np.repeat(np.arange(len(labels)), counts), np.concatenate([np.arange(n) for n in counts])
+    return ["sample", "part", "prediction"], [sample, part, np.concatenate(labels)]
+
+
+def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any], np.ndarray | None]:
+    """Return what the first method that there is makes of X, as columns, and in its own shape if it is no table."""
     for method, heading in (
         ("recall", "unit"),
         ("predict", "prediction"),
@@ -65,17 +82,16 @@ def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any]]:
             result = np.asarray(getattr(model, method)(X))
             flat = result.reshape(len(result), -1)
             names = [heading] if flat.shape[1] == 1 else [f"{heading}{i}" for i in range(flat.shape[1])]
-            return names, [*flat.T]
+            return names, [*flat.T], result if result.ndim > 2 else None
     raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
 
 
 def _completed(model: Any, dataset: Any, run: Path) -> tuple[list[str], list[Any]]:
     """Return the value of every (user, item) pair of a ratings file, matched by the labels of the fit."""
     coo = dataset.X.tocoo()
-    path = run / "labels.json" if run.is_dir() else run.parent / "labels.json"
+    labels = _beside(run, "labels.json")
     users, items = coo.row, coo.col
-    if path.exists() and "users" in dataset.extra:
-        labels = json.loads(path.read_text())
+    if labels and "users" in dataset.extra:
         users = _match(np.asarray(dataset.extra["users"])[coo.row], labels["users"], "user")
         items = _match(np.asarray(dataset.extra["items"])[coo.col], labels["items"], "item")
     values = model.predict(np.column_stack([users, items]))

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from corollary import errors
+from corollary.data.columns import Reading, as_columns, as_counts, learn_columns
 from corollary.data.dataset import Dataset
 
 __all__ = ["as_input", "inputs"]
 
 
-def _pixels(dataset: Dataset) -> Dataset:
+def _pixels(dataset: Dataset, reading: Reading) -> Dataset:
     """Return images as rows of pixels; their shape is remembered for the pictures."""
     from corollary.data.kinds import check_images
 
@@ -20,30 +21,27 @@ def _pixels(dataset: Dataset) -> Dataset:
     return replace(dataset, X=images.reshape(len(images), -1), kind="table", extra=extra)
 
 
-def _counts(dataset: Dataset) -> Dataset:
-    """Return texts as a sparse matrix of word counts, rare and very common words left out."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    few = 2 if len(dataset.X) >= 100 else 1
-    vectorizer = CountVectorizer(min_df=few, max_df=0.5 if len(dataset.X) >= 100 else 1.0)
-    counts = vectorizer.fit_transform(dataset.X)
-    names = vectorizer.get_feature_names_out().tolist()
-    return replace(dataset, X=counts.astype("float64"), kind="table", feature_names=names)
+def _counts(dataset: Dataset, reading: Reading) -> Dataset:
+    """Return texts as word counts; which words is remembered."""
+    found = as_counts(dataset, reading.get("words"))
+    return _remembered(found, {"words": found.feature_names})
 
 
-def _numbers(dataset: Dataset) -> Dataset:
-    """Return a table of mixed columns as one of numbers."""
-    if not hasattr(dataset.X, "iloc"):
-        return dataset
-    from corollary.data.tables import numeric
-
-    return replace(dataset, X=numeric(dataset.X))
+def _table(dataset: Dataset, reading: Reading) -> Dataset:
+    """Return a table as numbers; how its columns were read is remembered."""
+    columns = reading.get("columns") or learn_columns(dataset.X, dataset.feature_names)
+    return _remembered(as_columns(dataset, columns, "load"), {"columns": columns}) if columns else dataset
 
 
-CONVERSIONS: dict[tuple[str, str], Callable[[Dataset], Dataset]] = {
-    ("graphs", "graph"): lambda dataset: dataset,
+def _remembered(dataset: Dataset, reading: Reading) -> Dataset:
+    return replace(dataset, extra={**dataset.extra, "reading": reading})
+
+
+CONVERSIONS: dict[tuple[str, str], Callable[[Dataset, Reading], Dataset]] = {
+    ("graphs", "graph"): lambda dataset, reading: dataset,
     ("image", "table"): _pixels,
-    ("text", "sequence"): lambda dataset: replace(dataset, kind="sequence"),
+    ("table", "table"): _table,
+    ("text", "sequence"): lambda dataset, reading: replace(dataset, kind="sequence"),
     ("text", "table"): _counts,
 }
 
@@ -53,15 +51,17 @@ def inputs(kind: str) -> set[str]:
     return {kind} | {to for source, to in CONVERSIONS if source == kind}
 
 
-def as_input(dataset: Dataset, kind: str, owner: str) -> Dataset:
-    """Return the data as a model with this input kind takes them."""
-    if kind == "table" and dataset.kind == "table":
-        return _numbers(dataset)
+def as_input(dataset: Dataset, kind: str, owner: str, reading: Reading | None = None) -> Dataset:
+    """Return the data as a model with this input kind takes them.
+
+    ``extra["reading"]`` of the result says how tables and texts became columns; given again with new data, it makes
+    the same columns of them.
+    """
+    if (dataset.kind, kind) in CONVERSIONS:
+        return CONVERSIONS[dataset.kind, kind](dataset, reading or {})
     if dataset.kind == kind:
         return dataset
-    if (dataset.kind, kind) not in CONVERSIONS:
-        do = f"See `corollary list --input {dataset.kind}` for what takes it."
-        raise errors.value(
-            owner, f"data must be of kind {kind}", f"{dataset.name!r} of kind {dataset.kind}", do
-        )
-    return CONVERSIONS[dataset.kind, kind](dataset)
+    do = f"See `corollary list --input {dataset.kind}` for what takes it."
+    if (dataset.kind, kind) == ("ratings", "table"):
+        do = "Pass kind='table' (--kind table) to take the matrix as it is, its gaps as zeros."
+    raise errors.value(owner, f"data must be of kind {kind}", f"{dataset.name!r} of kind {dataset.kind}", do)

@@ -12,9 +12,9 @@ __all__ = ["KINDS", "Dataset", "length", "missing_file"]
 
 # Kind -> what X holds.
 KINDS = {
-    "table": "2-D float array, or a pandas DataFrame if some column is not a number",
+    "table": "2-D float array or CSR matrix, or a pandas DataFrame if some column is not a number",
     "image": "array (n, h, w) or (n, c, h, w), uint8 or float in [0, 1]",
-    "sequence": "list of (t,) integer arrays, (t, d) float arrays, or strings",
+    "sequence": "list of (t,) integer arrays, (t, d) float arrays, strings, or lists of words",
     "set": "list of (m, d) float arrays",
     "graph": "one graph with x, edge_index and y",
     "graphs": "list of graphs, one label each",

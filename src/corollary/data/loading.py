@@ -9,9 +9,10 @@ path                                                 kind
                                                      value) and no target is asked for, else table
 ``.dat .data``                                       table
 ``.npy``                                             table if 2-D, image if 3-D or 4-D
-``.npz``                                             ratings if written by ``scipy.sparse.save_npz``, graph
-                                                     with ``edge_index``, sequence with ``lengths``, else as
-                                                     ``.npy``; data in ``X``, target in ``y``
+``.npz``                                             ratings if written by ``scipy.sparse.save_npz`` (a
+                                                     table if told so), graph with ``edge_index``,
+                                                     sequence with ``lengths``, else as ``.npy``;
+                                                     data in ``X``, target in ``y``
 ``.txt``                                             text, a document per line
 ``.edges .edgelist .graphml``                        graph
 ``.wav``                                             sequence

@@ -87,9 +87,9 @@ def _canonical(X: Any, kind: str) -> Any:
     return check(X, "load", features=False)
 
 
-def _numeric_table(X: Any) -> np.ndarray:
+def _numeric_table(X: Any) -> Any:
     try:
-        array = as_array(X)
+        array = X.tocsr() if hasattr(X, "tocsr") else as_array(X)
     except (TypeError, ValueError) as error:
         raise errors.value("load", "the rows of a table must have one length", "different lengths") from error
     if array.ndim != 2 or 0 in array.shape:
@@ -106,10 +106,10 @@ def _numeric_table(X: Any) -> np.ndarray:
 
 def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | None, name: str) -> Dataset:
     """Return the arrays of an ``.npz`` file as a data set; the keys tell which is what."""
-    if kind in (None, "ratings") and target is None:
+    if kind in (None, "ratings", "table") and target is None:
         matrix = _guarded(sparse_from, arrays, name)
         if matrix is not None:
-            return from_memory(matrix, "ratings", None, name)
+            return from_memory(matrix, kind or "ratings", None, name)
     if target is not None and target not in arrays:
         raise errors.unknown("load", "array", target, arrays, f"{name}.npz holds no other.")
     key = target or next((k for k in _Y_KEYS if k in arrays), None)
@@ -119,8 +119,11 @@ def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | N
     if {"x_train", "x_test"} <= set(arrays):
         return _with_split(arrays, kind, name)
     rest = {k: v for k, v in arrays.items() if k != key}
-    y = arrays[key] if key else None
-    return _labelled(_examples(rest, kind, name), y, kind, name, "lengths" in rest)
+    y, lengths = arrays[key] if key else None, rest.get("lengths")
+    X = _examples(rest, kind, name)
+    if y is not None and lengths is not None and y.ndim == 1 and len(y) == lengths.sum() != len(lengths):
+        y = concatenated(y, lengths, "load")  # one label per step
+    return _labelled(X, y, kind, name, lengths is not None)
 
 
 class _ArraysOf:
@@ -161,9 +164,9 @@ def _with_split(arrays: dict[str, np.ndarray], kind: str | None, name: str) -> D
 def _labelled(X: Any, y: Any, kind: str | None, name: str, cut: bool) -> Dataset:
     kind = kind or ("sequence" if cut else None)
     dataset = from_memory(X, kind, None, name)
-    if y is not None and (y.ndim == 0 or len(y) != len(dataset)):
+    if y is not None and (getattr(y, "ndim", 1) == 0 or len(y) != len(dataset)):
         must = f"the target must have one entry per example ({len(dataset)})"
-        raise errors.value("load", must, f"shape {y.shape}")
+        raise errors.value("load", must, f"shape {np.shape(y)}")
     return dataset if y is None else replace(dataset, y=y)
 
 

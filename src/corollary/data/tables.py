@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from corollary import errors
+from corollary.data.columns import dates_numbers_others, learn_columns, numbers_of
 from corollary.data.dataset import Dataset
 from corollary.data.texts import decode
 
@@ -180,9 +181,7 @@ def encoder(frame: Any) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-    dates = [c for c, d in frame.dtypes.items() if str(d).startswith(("datetime", "timedelta"))]
-    numbers = [c for c, d in frame.dtypes.items() if _is_numeric(d)]
-    others = [c for c in frame.columns if c not in dates and c not in numbers]
+    dates, numbers, others = dates_numbers_others(frame)
     scaled = [SimpleImputer(strategy="median"), StandardScaler()]
     return ColumnTransformer(
         [
@@ -201,7 +200,7 @@ def numeric(frame: Any) -> np.ndarray:
     array([[-1.,  0.,  1.],
            [ 1.,  1.,  0.]])
     """
-    return np.asarray(encoder(frame).fit_transform(frame))
+    return numbers_of(frame, learn_columns(frame, None))
 
 
 def _seconds(frame: Any) -> np.ndarray:
