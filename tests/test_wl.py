@@ -96,6 +96,12 @@ def test_graphs_of_one_node_and_self_loops():
     assert weisfeiler_lehman([one, loop, nx.empty_graph(2)]).shape == (3,)
 
 
+def test_parallel_edges_and_directions_count():
+    once, twice = nx.path_graph(3), nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
+    assert weisfeiler_lehman(once) == weisfeiler_lehman(nx.MultiGraph(once)) != weisfeiler_lehman(twice)
+    assert weisfeiler_lehman(nx.DiGraph([(0, 1), (1, 2)])) != weisfeiler_lehman(nx.DiGraph([(0, 1), (2, 1)]))
+
+
 def test_the_kernel_counts_equal_colours():
     graphs = random_graphs(12)
     K = weisfeiler_lehman_kernel(graphs, iterations=2)
@@ -125,6 +131,8 @@ def test_the_kernel_equals_that_of_grakel():
     (lambda G: weisfeiler_lehman([Graph(None, np.array([[-1], [0]]), num_nodes=3)]), ValueError, "edge 0 from -1 to 0"),
     (lambda G: weisfeiler_lehman([]), ValueError, "at least one graph"),
     (lambda G: weisfeiler_lehman([3]), TypeError, "a graph must have edge_index"),
+    (lambda G: weisfeiler_lehman_kernel(G), TypeError, "must be lists of graphs; got Graph. Wrap it in a list"),
+    (lambda G: weisfeiler_lehman_kernel([G], G), TypeError, "must be lists of graphs; got Graph. Wrap it in a list"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):

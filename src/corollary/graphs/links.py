@@ -78,6 +78,8 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     ----------
     embedding_ : ndarray of shape (n_nodes, d)
         The nodes of the fitted graph.
+    edge_index_ : ndarray of shape (2, E)
+        The edges of the fitted graph.
     module_ : torch.nn.Module
         The trained network.
     shape_ : (int, int)
@@ -137,7 +139,10 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         return {"hidden_layer_sizes": (8, 4), "training": Training(epochs=3)}
 
     def link_probability(self, pairs: Any) -> np.ndarray:
-        """Return the probability of an edge for pairs (m, 2) of nodes of the fitted graph."""
+        """Return the probability of an edge for pairs (m, 2) of nodes of the fitted graph.
+
+        Nodes are numbers, from 0 in the order of the rows of ``x``; those of a networkx graph in the order of ``G.nodes``.
+        """
         check_is_fitted(self)
         rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)
         with torch.no_grad():
@@ -148,7 +153,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Return the area under the ROC curve of the edges of a graph against as many random pairs without one.
 
-        The graph has the nodes of the fitted one, and edges that were held out of it.
+        The graph has the nodes of the fitted one, and edges that were held out of it; the pairs are joined in neither.
         """
         check_is_fitted(self)
         graph = check_graph(X, type(self).__name__, features=False)
@@ -158,7 +163,14 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
                 type(self).__name__, f"the graph must have {self.shape_[0]} nodes", graph.num_nodes, do
             )
         joined = graph.edge_index.T
-        absent = _absent(graph, len(joined), self._rng())
+        known = np.concatenate([self.edge_index_, graph.edge_index], axis=1)
+        absent = _absent(known, graph.num_nodes, len(joined), self._rng())
+        if not len(joined) or not len(absent):
+            must = "the graph must have edges, and pairs of nodes without one"
+            got = f"{len(joined)} edges between {graph.num_nodes} nodes"
+            raise value(
+                type(self).__name__, must, got, "Hold out edges of the fitted graph with split_links."
+            )
         truth = np.repeat([1, 0], [len(joined), len(absent)])
         return float(roc_auc_score(truth, self.link_probability(np.concatenate([joined, absent]))))
 
@@ -167,7 +179,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         if graph.num_edges == 0:
             do = "Edges are what is learned; to classify nodes without them use NodeClassifier."
             raise value(type(self).__name__, "the graph must have edges to learn from", "none", do)
-        self.shape_ = (graph.num_nodes, graph.num_nodes)
+        self.shape_, self.edge_index_ = (graph.num_nodes, graph.num_nodes), graph.edge_index
         self._graph = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
         tensors = self._graph
 
@@ -198,12 +210,10 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         return self.module_.network(*Tensors.of(X, like.device, like.dtype)).cpu().numpy()
 
 
-def _absent(graph: Graph, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw pairs of different nodes that no edge joins."""
-    n = graph.num_nodes
-    keys = np.unique(graph.edge_index[0] * n + graph.edge_index[1])
+def _absent(edges: np.ndarray, n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw pairs of different nodes that no edge joins; fewer, or none, where nearly all are joined."""
     drawn = rng.integers(0, n, size=(4 * count + 64, 2))
-    free = (drawn[:, 0] != drawn[:, 1]) & ~np.isin(drawn[:, 0] * n + drawn[:, 1], keys)
+    free = (drawn[:, 0] != drawn[:, 1]) & ~np.isin(drawn[:, 0] * n + drawn[:, 1], edges[0] * n + edges[1])
     return drawn[free][:count]
 
 
@@ -232,9 +242,11 @@ def split_links(X: Any, test: float = 0.1, seed: int = 0) -> tuple[Graph, Graph]
     graph = check_graph(X, "split_links", features=False)
     if not 0 < test < 1:
         raise value("split_links", "test must be a share between 0 and 1", test)
+    if graph.num_edges == 0:
+        raise value("split_links", "the graph must have edges to hold some out", "none")
     low, high = graph.edge_index.min(0), graph.edge_index.max(0)
     _, which = np.unique(low * graph.num_nodes + high, return_inverse=True)
-    count = int(which.max()) + 1 if which.size else 0
+    count = int(which.max()) + 1
     held = np.zeros(count, bool)
     held[np.random.default_rng(seed).permutation(count)[: max(1, round(test * count))]] = True
 

@@ -256,6 +256,11 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         graph = self._query(X)
         y = self._labels(graph, y)
         chosen = _labelled(y) if graph.test_mask is None else graph.test_mask & _labelled(y)
+        if not chosen.any():
+            must = "some nodes must have labels to be scored" + (
+                ", in test_mask" if graph.test_mask is not None else ""
+            )
+            raise value(type(self).__name__, must, "none")
         winners = self._predict_proba(graph).argmax(1)
         return float(accuracy_score(y[chosen], self.classes_[winners[chosen]]))
 
@@ -268,7 +273,8 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
             do = "Pass y with one label per node, -1 where none is known."
             raise value(name, f"labels must be given as y, or be the graph's y ({n})", "none", do)
         if y.shape not in ((n,), (n, 1)):
-            do = "Mark nodes without a label by -1."
+            turned = y.ndim == 2 and len(y) == n
+            do = "Pass y.argmax(1) of indicators." if turned else "Mark nodes without a label by -1."
             raise value(name, f"there must be one label per node ({n})", f"shape {y.shape}", do)
         return y.reshape(n)
 

@@ -133,6 +133,12 @@ def weisfeiler_lehman_kernel(
     array([[32.,  8.],
            [ 8., 16.]])
     """
+    for part in (X, Y):
+        if _is_one(part):
+            got = type(part).__name__
+            raise kind(
+                "weisfeiler_lehman_kernel", "X and Y must be lists of graphs", got, "Wrap it in a list."
+            )
     rows = list(X)
     everything = rows + (list(Y) if Y is not None else [])
     union, colours, _ = _refined(everything, iterations, labels)
