@@ -26,7 +26,8 @@ import numpy as np
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from corollary.base import Classifier, Data, Estimator
+from corollary.base import Data
+from corollary.connectionism.threshold import BaseBinary
 from corollary.engine.learner import Iteration, Metrics
 
 __all__ = ["NandMachine", "simulate"]
@@ -194,7 +195,7 @@ class _Switching(Iteration):
         return {"errors": self.best["wrong"]}
 
 
-class NandMachine(Classifier, Estimator):
+class NandMachine(BaseBinary):
     """Classify binary inputs with one of Turing's unorganised machines.
 
     Parameters
@@ -275,15 +276,6 @@ class NandMachine(Classifier, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"n_units": 8, "n_steps": 4, "max_iter": 2}
 
-    def _check_y(self, X: Any, y: Any) -> Any:
-        codes = super()._check_y(X, y)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass. "
-                f"NandMachine: y must have two classes; got {len(self.classes_)}."
-            )
-        return codes
-
     def _learner(self, data: Data) -> _Switching:
         return _Switching(self, data.X > self.cut, data.y, self._rng())
 
@@ -292,13 +284,5 @@ class NandMachine(Classifier, Estimator):
         self.sources_, self.switches_, self.output_ = best["sources"], best["switches"], best["output"]
         self.n_errors_, self.n_iter_ = best["wrong"], learner.n_iter
 
-    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
-        fires = simulate(self.sources_, self.switches_, X > self.cut, self.n_steps)[-1, self.output_]
-        return np.column_stack([~fires, fires]).astype(X.dtype)
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that two classes are all there is, and that one bit per input is little."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
-        return tags
+    def _fires(self, X: np.ndarray) -> np.ndarray:
+        return simulate(self.sources_, self.switches_, X > self.cut, self.n_steps)[-1, self.output_]

@@ -38,6 +38,16 @@ __all__ = ["Perceptron"]
 
 
 @njit(cache=True)
+def _shrink(w, total, seen, eta, l1, l2):  # pragma: no cover - compiled
+    """Apply eq. 3 to all weights but the bias."""
+    for j in range(len(w) - 1):
+        shrunk = w[j] * (1 - eta * l2)
+        shrunk = np.sign(shrunk) * max(abs(shrunk) - eta * l1, 0.0)
+        total[j] += seen * (shrunk - w[j])
+        w[j] = shrunk
+
+
+@njit(cache=True)
 def _epoch(
     indptr, indices, data, y, weight, order, w, total, seen, eta, l1, l2, intercept
 ):  # pragma: no cover
@@ -61,11 +71,7 @@ def _epoch(
                 w[d] += move
                 total[d] += seen * move
         if l1 != 0 or l2 != 0:
-            for j in range(d):
-                shrunk = w[j] * (1 - eta * l2)
-                shrunk = np.sign(shrunk) * max(abs(shrunk) - eta * l1, 0.0)
-                total[j] += seen * (shrunk - w[j])
-                w[j] = shrunk
+            _shrink(w, total, seen, eta, l1, l2)
         seen += 1
     return mistakes, loss
 
@@ -90,11 +96,7 @@ def _dense_epoch(X, y, weight, order, w, total, seen, eta, l1, l2, intercept):  
                 w[d] += move
                 total[d] += seen * move
         if l1 != 0 or l2 != 0:
-            for j in range(d):
-                shrunk = w[j] * (1 - eta * l2)
-                shrunk = np.sign(shrunk) * max(abs(shrunk) - eta * l1, 0.0)
-                total[j] += seen * (shrunk - w[j])
-                w[j] = shrunk
+            _shrink(w, total, seen, eta, l1, l2)
         seen += 1
     return mistakes, loss
 

@@ -24,7 +24,7 @@ from corollary import errors
 from corollary.base import Classifier, Data, Estimator
 from corollary.engine.learner import Once
 
-__all__ = ["ThresholdUnit", "truth_table"]
+__all__ = ["BaseBinary", "ThresholdUnit", "truth_table"]
 
 MOST_INPUTS = 20  # a truth table has 2^n rows
 
@@ -54,7 +54,35 @@ def fit_unit(x: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, int, int]:
     return signs, int(levels[best]), int(wrong[best])
 
 
-class ThresholdUnit(Classifier, Estimator):
+class BaseBinary(Classifier, Estimator):
+    """A classifier of two classes whose answer is one bit."""
+
+    def _check_y(self, X: Any, y: Any) -> Any:
+        codes = super()._check_y(X, y)
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass. "
+                f"{type(self).__name__}: y must have two classes; got {len(self.classes_)}."
+            )
+        return codes
+
+    def _fires(self, X: np.ndarray) -> np.ndarray:
+        """Return the bit of each row."""
+        raise NotImplementedError
+
+    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
+        fires = self._fires(X)
+        return np.column_stack([~fires, fires]).astype(X.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that two classes are all there is, and that one bit per input is little."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class ThresholdUnit(BaseBinary):
     """Classify binary inputs with a McCulloch-Pitts neuron.
 
     Fitted on a whole truth table it is exact where such a unit exists, and otherwise the best
@@ -135,15 +163,6 @@ class ThresholdUnit(Classifier, Estimator):
         x = truth_table(len(self.signs_))
         return x[x @ self.signs_ >= self.threshold_]
 
-    def _check_y(self, X: Any, y: Any) -> Any:
-        codes = super()._check_y(X, y)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass. "
-                f"ThresholdUnit: y must have two classes; got {len(self.classes_)}."
-            )
-        return codes
-
     def _learner(self, data: Data) -> Once:
         x = (data.X > self.cut).astype(int)
 
@@ -157,13 +176,5 @@ class ThresholdUnit(Classifier, Estimator):
         found = learner.results
         self.signs_, self.threshold_, self.n_errors_ = found["signs"], found["threshold"], found["errors"]
 
-    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
-        fires = (X > self.cut).astype(int) @ self.signs_ >= self.threshold_
-        return np.column_stack([~fires, fires]).astype(X.dtype)
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that two classes are all there is, and that one bit per input is little."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
-        return tags
+    def _fires(self, X: np.ndarray) -> np.ndarray:
+        return (X > self.cut).astype(int) @ self.signs_ >= self.threshold_

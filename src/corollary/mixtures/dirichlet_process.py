@@ -42,12 +42,12 @@ from scipy.stats import gamma
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
-from corollary.base import Clusterer, Data, Density, Estimator, Generator
-from corollary.border import as_given
+from corollary.base import Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
 from corollary.mixtures import restaurant_kernels as kernels
 from corollary.mixtures.conjugate import CODES, Family, GaussianFamily, RateFamily, SymbolFamily
 from corollary.mixtures.mixture import COMPONENTS
+from corollary.mixtures.posterior import BaseMixture
 from corollary.mixtures.restaurant_kernels import Tables
 
 __all__ = ["DirichletProcessMixture", "expected_tables", "log_seating"]
@@ -147,7 +147,7 @@ def _room(t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray]:
 # --- estimator -------------------------------------------------------------------------------------------
 
 
-class DirichletProcessMixture(Clusterer, Density, Generator, Estimator):
+class DirichletProcessMixture(BaseMixture, Estimator):
     """Fit a mixture whose number of components is learned, by Gibbs sampling in a Chinese restaurant.
 
     Use it where the number of groups is not known. Of all sweeps the most probable seating is kept: labels, weights and
@@ -331,21 +331,15 @@ class DirichletProcessMixture(Clusterer, Density, Generator, Estimator):
         shares = np.append(self._tables["n"][:-1], self.concentration_)
         return shares / shares.sum()
 
-    def _joint(self, X: np.ndarray) -> np.ndarray:
+    def _joint_or_new(self, X: np.ndarray) -> np.ndarray:
         """Return log-probabilities (n, n_components_ + 1) of a row with each table, the last a new one."""
         return self._family().log_predictive(X, Tables(**self._tables)) + np.log(self._shares())
 
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        return self._joint(X)[:, :-1].argmax(axis=1)
-
-    def predict_proba(self, X):
-        """Return the probability of each component that is there, of shape (n, n_components_)."""
-        rows = self._query(X)
-        joint = self._joint(rows)[:, :-1]
-        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
+    def _joint(self, X: np.ndarray) -> np.ndarray:
+        return self._joint_or_new(X)[:, :-1]
 
     def _log_prob(self, X: np.ndarray) -> np.ndarray:
-        return logsumexp(self._joint(X), axis=1).astype(X.dtype)
+        return logsumexp(self._joint_or_new(X), axis=1).astype(X.dtype)
 
     def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.choice(self.n_components_ + 1, size=n, p=self._shares())

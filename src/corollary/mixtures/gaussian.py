@@ -34,8 +34,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from corollary.base import Clusterer, Data, Density, Estimator, Generator
-from corollary.border import as_given
+from corollary.base import Data, Estimator
 from corollary.engine.run import current
 from corollary.mixtures.gaussian_em import EM
 from corollary.mixtures.gaussian_moments import (
@@ -47,13 +46,14 @@ from corollary.mixtures.gaussian_moments import (
     m_step,
     maximised,
 )
+from corollary.mixtures.posterior import BaseMixture
 
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 
 DECAY = 0.6  # of the step size in (3)
 
 
-class GaussianMixture(Clusterer, Density, Generator, Estimator):
+class GaussianMixture(BaseMixture, Estimator):
     """Fit a mixture of Gaussians by EM.
 
     A drop-in for scikit-learn's, several times faster, with sample weights, batches
@@ -341,20 +341,8 @@ class GaussianMixture(Clusterer, Density, Generator, Estimator):
 
     # --- using -------------------------------------------------------------------------------------------
 
-    def _log_joint(self, X: np.ndarray) -> np.ndarray:
+    def _joint(self, X: np.ndarray) -> np.ndarray:
         return log_joint(X, self._parameters(), self.covariance_type)
-
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        return self._log_joint(X).argmax(axis=1)
-
-    def predict_proba(self, X):
-        """Return the posterior probability of each component, of shape (n, n_components); eq. 1."""
-        rows = self._query(X)
-        joint = self._log_joint(rows)
-        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
-
-    def _log_prob(self, X: np.ndarray) -> np.ndarray:
-        return logsumexp(self._log_joint(X), axis=1).astype(X.dtype)
 
     def sample(self, n_samples=1):
         """Draw rows and return them with their components, component by component."""

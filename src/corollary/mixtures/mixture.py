@@ -34,10 +34,10 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
-from corollary.base import Clusterer, Data, Density, Estimator, Generator
-from corollary.border import as_given
+from corollary.base import Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.mixtures.posterior import BaseMixture
 
 __all__ = ["COMPONENTS", "Component", "Mixture"]
 
@@ -77,11 +77,13 @@ class Gaussian(Component):
         self.smoothing = smoothing
 
     def check(self, X: np.ndarray) -> None:
-        """Take any finite numbers."""
+        """Take any finite numbers; their mean is remembered."""
+        self.centre = X.mean(axis=0, dtype=np.float64)
 
     def statistics(self, X: np.ndarray) -> np.ndarray:
-        """Return x and x²."""
-        return np.hstack([X, X**2])
+        """Return x and x², from the mean of all rows: far from 0 the squares would leave no digits for the variance."""
+        Y = X - self.centre
+        return np.hstack([Y, Y**2])
 
     def maximise(self, mean: np.ndarray, overall: np.ndarray, count: np.ndarray) -> dict[str, np.ndarray]:
         """Return means and variances; a pseudo-count has the variance of all rows."""
@@ -89,7 +91,7 @@ class Gaussian(Component):
         m, whole = mean[:, :d], overall[d:] - overall[:d] ** 2
         weight = count[:, None] / (count[:, None] + self.smoothing)
         v = weight * np.maximum(mean[:, d:] - m**2, 0) + (1 - weight) * whole
-        return {"mean": m, "variance": np.maximum(v, 1e-12 * np.maximum(whole, 1e-12))}
+        return {"mean": m + self.centre, "variance": np.maximum(v, 1e-12 * np.maximum(whole, 1e-12))}
 
     def log_prob(self, X: np.ndarray, theta: dict[str, np.ndarray]) -> np.ndarray:
         """Return the table's first row."""
@@ -309,7 +311,7 @@ class EM(Iteration):
         return {"log_likelihood": bound, "start": start}
 
 
-class Mixture(Clusterer, Density, Generator, Estimator):
+class Mixture(BaseMixture, Estimator):
     """Fit a mixture of independent Gaussian, Bernoulli, Poisson, exponential or categorical features by EM.
 
     Parameters
@@ -440,18 +442,6 @@ class Mixture(Clusterer, Density, Generator, Estimator):
         family.check(X)
         with np.errstate(divide="ignore"):
             return family.log_prob(X.astype(np.float64), self.parameters_) + np.log(self.weights_)
-
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        return self._joint(X).argmax(axis=1)
-
-    def predict_proba(self, X):
-        """Return the posterior probability of each component (n, n_components)."""
-        rows = self._query(X)
-        joint = self._joint(rows)
-        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
-
-    def _log_prob(self, X: np.ndarray) -> np.ndarray:
-        return logsumexp(self._joint(X), axis=1).astype(X.dtype)
 
     def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.choice(len(self.weights_), size=n, p=self.weights_ / self.weights_.sum())

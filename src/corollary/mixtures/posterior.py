@@ -1,0 +1,37 @@
+r"""What every mixture can do with the joint log-probabilities of a row and its component.
+
+.. math::
+    p(x) = \sum_z p(x, z), \qquad p(z \mid x) = \frac{p(x, z)}{p(x)}, \qquad \hat z = \arg\max_z p(x, z). \tag{1}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from corollary.base import Clusterer, Density, Generator
+from corollary.border import as_given
+
+__all__ = ["BaseMixture"]
+
+
+class BaseMixture(Clusterer, Density, Generator):
+    """A mixture in one hook, ``_joint``."""
+
+    def _joint(self, X: np.ndarray) -> np.ndarray:
+        """Return log p(x, z), of shape (n, n_components)."""
+        raise NotImplementedError
+
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        return self._joint(X).argmax(axis=1)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the posterior probability of each component, of shape (n, n_components)."""
+        rows = self._query(X)  # type: ignore[attr-defined]
+        joint = self._joint(rows)
+        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
+
+    def _log_prob(self, X: np.ndarray) -> np.ndarray:
+        return logsumexp(self._joint(X), axis=1).astype(X.dtype)
