@@ -224,6 +224,19 @@ def test_sets_of_every_form():
     for sets in ([np.ones((3, 2)), torch.ones(1, 2)], np.ones((2, 3, 2), np.float32), [[[1, 2]], [[3, 4]]]):
         assert all(s.shape[1] == 2 and s.dtype.kind == "f" for s in check_sets(sets, "DeepSets"))
     assert check_sets([[1, 2, 3]], "DeepSets")[0].shape == (3, 1)
+    assert check_sets([{2.0, 1.0}], "DeepSets")[0].tolist() == [[1], [2]]
+    assert check_sets([frozenset([(2, 3), (0, 1)])], "DeepSets")[0].tolist() == [[0, 1], [2, 3]]
+
+
+def test_an_empty_set_is_as_wide_as_the_others():
+    for empty in ([], np.zeros(0), np.zeros((0, 2)), set()):
+        for sets in ([empty, np.ones((3, 2), np.float32)], [np.ones((1, 2), np.float32), empty]):
+            found = check_sets(sets, "DeepSets", min_size=0)
+            assert sorted(s.shape for s in found)[0] == (0, 2)
+        assert check_sets([[]], "DeepSets", min_size=0, dimension=2)[0].shape == (0, 2)
+        with pytest.raises(ValueError, match="1 or more elements; got 0 in set 0"):
+            check_sets([empty], "DeepSets")
+    assert check_sets([[], np.ones((1, 2), np.float32)], "DeepSets", min_size=0)[0].dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: in
     Parameters
     ----------
     X : list of (m, d) arrays, or one array (n, m, d)
-        The sets; ``(m,)`` counts as ``(m, 1)``.
+        The sets, Python's own too; ``(m,)`` counts as ``(m, 1)``, and ``[]`` has the width of the others.
     owner : str
         Who asks; the error begins with it.
     dimension : int, optional
@@ -272,22 +272,27 @@ def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: in
     -------
     list of ndarray
     """
-    sets: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
     for i, item in enumerate(_listed(X, owner, "sets")):
-        array = _numbers(item, f"set {i}", owner)
-        array = array[:, None] if array.ndim == 1 else array
-        if array.ndim != 2:
+        array = _numbers(sorted(item) if isinstance(item, set | frozenset) else item, f"set {i}", owner)
+        if array.ndim > 2:
             raise errors.value(owner, f"set {i} must have shape (m, d)", f"shape {array.shape}")
         if len(array) < min_size:
             must = f"every set must have {min_size} or more elements"
             raise errors.value(owner, must, f"{len(array)} in set {i}", "Leave it out.")
-        width = dimension if dimension is not None else (sets[0] if sets else array).shape[1]
+        arrays.append(array[:, None] if array.ndim == 1 and len(array) else array)
+    known = next((a.shape[1] for a in arrays if a.ndim == 2), 1)
+    width = known if dimension is None else dimension
+    for i, array in enumerate(arrays):
+        if array.ndim == 1:  # nothing says how wide the elements would be
+            arrays[i] = np.zeros((0, width), np.float32)
+            continue
         if array.shape[1] != width:
             must = f"the elements of every set must have dimension {width}"
             do = "Give every element the same features, or pad them with zeros."
             raise errors.value(owner, must, f"{array.shape[1]} in set {i}", do)
-        sets.append(_floats(array, f"set {i}", owner))
-    return sets
+        arrays[i] = _floats(array, f"set {i}", owner)
+    return arrays
 
 
 def _numbers(item: Any, what: str, owner: str) -> np.ndarray:
