@@ -144,6 +144,18 @@ def test_gat_with_edge_features_equals_torch_geometric(fill, loops):
     agree(nn.GATConv(5, 3, **options), pyg.GATConv(5, 3, **options), x, edges, torch.randn(edges.shape[1], 4))
 
 
+@pytest.mark.parametrize("name, sizes, options", [
+    ("GCNConv", (90, 60), {}), ("ChebConv", (90, 60, 3), {}), ("GATConv", (90, 60), {"heads": 40, "edge_dim": 50}),
+    ("GATConv", ((90, 30), 60), {"heads": 40, "residual": True}),
+])  # fmt: skip
+def test_initial_weights_are_spread_as_those_of_torch_geometric(name, sizes, options):
+    torch.manual_seed(0)
+    ours, theirs = (getattr(library, name)(*sizes, **options).state_dict() for library in (nn, pyg))
+    for key, values in theirs.items():
+        # The largest of 1800 or more uniform numbers is within 1 % of the bound, but for one draw in 10^7.
+        torch.testing.assert_close(ours[key].abs().max(), values.abs().max(), atol=0, rtol=0.02, msg=key)
+
+
 def test_gat_returns_its_weights_which_sum_to_one():
     torch.manual_seed(0)
     x, edges, _ = graph()
