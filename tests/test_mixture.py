@@ -14,7 +14,12 @@ from corollary.mixtures.mixture import COMPONENTS, Mixture
 KINDS = sorted(COMPONENTS)
 
 
-@parametrize_with_checks([Mixture()], expected_failed_checks=lambda model: model._expected_failures)
+def one_component(model):
+    """Return what a mixture of one component, which has no start to draw, cannot pass."""
+    return {"check_clustering": model._expected_failures["check_clustering"]}
+
+
+@parametrize_with_checks([Mixture()], expected_failed_checks=one_component, xfail_strict=True)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -125,3 +130,12 @@ def test_errors():
         model.predict(X + [100, 0, 0, 0])
     with pytest.raises(ValueError, match="n_samples must be at least n_components=9; got n_samples = 3"):
         Mixture(9).fit(X[:3])
+
+
+def test_variances_far_from_zero_keep_their_digits():
+    X = data("gaussian")
+    near = Mixture(2, random_state=0).fit(X)
+    far = Mixture(2, random_state=0).fit(X + 1e7)
+    # the data themselves lose 1e7 * 2e-16 of every number; squares of them would have lost everything
+    np.testing.assert_allclose(far.parameters_["variance"], near.parameters_["variance"], rtol=1e-5)
+    np.testing.assert_allclose(far.parameters_["mean"] - 1e7, near.parameters_["mean"], atol=1e-6)

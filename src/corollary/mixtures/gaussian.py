@@ -129,8 +129,8 @@ class GaussianMixture(BaseMixture, Estimator):
     _checks = {"ensure_min_samples": 2}
     _expected_failures: ClassVar[dict[str, str]] = {
         "check_clustering": "asks for three groups by n_clusters; here it is n_components, by default 1",
-        "check_sample_weight_equivalence_on_dense_data": "k-means starts from rows drawn at random: "
-        "repeated rows draw others, and the components come in another order",
+        "check_sample_weight_equivalence_on_dense_data": "with several components k-means starts from rows drawn at "
+        "random: repeated rows draw others, and the components come in another order",
     }
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],

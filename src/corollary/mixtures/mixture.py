@@ -363,7 +363,7 @@ class Mixture(BaseMixture, Estimator):
 
     _expected_failures: ClassVar[dict[str, str]] = {
         "check_clustering": "asks for three groups by n_clusters; here it is n_components, by default 1",
-        "check_sample_weight_equivalence_on_dense_data": "the start draws rows at random: "
+        "check_sample_weight_equivalence_on_dense_data": "with several components the start draws rows at random: "
         "repeated rows draw others, and the components come in another order",
     }
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
