@@ -133,7 +133,7 @@ def test_errors():
 
 
 def test_variances_far_from_zero_keep_their_digits():
-    X = data("gaussian")
+    X, _ = data("gaussian")
     near = Mixture(2, random_state=0).fit(X)
     far = Mixture(2, random_state=0).fit(X + 1e7)
     # the data themselves lose 1e7 * 2e-16 of every number; squares of them would have lost everything
