@@ -196,9 +196,7 @@ def test_a_directory_on_disk_is_read(tmp_path):
 def test_what_is_no_gpt2_is_refused(tmp_path):
     with pytest.raises(TypeError, match="source must be a transformers model or a directory; got int"):
         GPT.from_transformers(3)
-    with pytest.raises(
-        ValueError, match="must hold config.json and .*; got no such directory"
-    ):
+    with pytest.raises(ValueError, match="must hold config.json and .*; got no such directory"):
         GPT.from_transformers(tmp_path / "none")
     theirs(PLAIN).save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -334,7 +332,13 @@ def test_half_precision_generates_with_torch_kernels():
     (lambda m: m.generate([[]]), ValueError, "must hold at least one; got none"),
     (lambda m: m.generate([[99]]), ValueError, "tokens must lie between 0 and"),
     (lambda m: m.generate([]), ValueError, "at least one prompt; got an empty list"),
-    (lambda m: m.generate("a", temperature=-1), ValueError, "temperature must not be negative; got -1"),
+    (lambda m: m.generate(None), TypeError, "a string or a list of prompts; got NoneType"),
+    (lambda m: m.generate(b"a"), TypeError, "a string or a list of prompts; got bytes"),
+    (lambda m: m.generate([["a"]]), TypeError, r"a string or a list of integers; got \['a'\]"),
+    (lambda m: m.generate([[1.5]]), TypeError, r"a string or a list of integers; got \[1.5\]"),
+    (lambda m: m.generate("a", temperature="hot"), ValueError, "must be a number that is not negative; got 'hot'"),
+    (lambda m: m.generate("a", top_p="x"), ValueError, r"top_p must lie in \(0, 1\]; got 'x'"),
+    (lambda m: m.generate("a", temperature=-1), ValueError, "temperature must be a number that is not negative; got -1"),
     (lambda m: m.generate("a", top_k=0), ValueError, "top_k must be an integer of at least 1; got 0"),
     (lambda m: m.generate("a", top_p=0), ValueError, r"top_p must lie in \(0, 1\]; got 0"),
     (lambda m: m.generate("a", max_new_tokens=0), ValueError, "max_new_tokens must be an integer of at least 1"),

@@ -1,6 +1,7 @@
 """What every net of the chapter must do: learn, forget nothing, change type, and run elsewhere."""
 
 import copy
+import shutil
 
 import numpy as np
 import pytest
@@ -55,6 +56,12 @@ NETS = {
     "bert": (lambda dropout: Pretraining(**SIZES, dropout=dropout), (TOKENS,)),
     "bert-classifier": (
         lambda dropout: HeadedNetwork(BertNetwork(12, 8, **SIZES, dropout=dropout), 3, dropout, 5),
+        (TOKENS,),
+    ),
+    "bert-tagger": (
+        lambda dropout: HeadedNetwork(
+            BertNetwork(12, 8, **SIZES, dropout=dropout), 3, dropout, 5, pooled=False
+        ),
         (TOKENS,),
     ),
     "transformer": (lambda dropout: Translating(**SIZES, dropout=dropout), (TOKENS, draw(9, 3, 5, seed=1))),
@@ -194,6 +201,7 @@ def test_compiled_without_a_break(name):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
 @every
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
 def test_compiled(name):

@@ -1,6 +1,7 @@
 """The perceptron as a net: sizes, gradients, types, modes, exports; batches of one row."""
 
 import io
+import shutil
 import warnings
 
 import numpy as np
@@ -126,6 +127,7 @@ def test_compiled_without_a_break(name):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")
 def test_compiled():
     module, x = net("batch").eval(), rows()

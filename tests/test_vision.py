@@ -1,6 +1,7 @@
 """The nets for images: published tables, small sizes, training, types, exports; both estimators."""
 
 import io
+import shutil
 import warnings
 
 import numpy as np
@@ -226,6 +227,7 @@ def test_compiled_without_a_break(name):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore")
 def test_compile(name):

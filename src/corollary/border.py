@@ -61,7 +61,11 @@ def check_target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> 
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    y = np.asarray(to_numpy(y))
+    try:
+        y = np.asarray(to_numpy(y))
+    except ValueError as error:
+        must, got = "y must have one entry per sample", "lists of different lengths"
+        raise errors.value(name, must, got) from error
     y = y if multi_output and y.ndim == 2 else column_or_1d(y, warn=True)
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(y) != rows:

@@ -5,6 +5,8 @@ A public method checks, converts and calls one private hook of the concrete clas
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +80,13 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
 
     def _check_y(self, X: Any, y: Any) -> Any:
         y = check_target(self, X, y, multi_output=self._multi_output)
-        return y.astype(X.dtype if getattr(X, "dtype", None) in (np.float32, np.float64) else np.float64)
+        try:
+            return y.astype(X.dtype if getattr(X, "dtype", None) in (np.float32, np.float64) else np.float64)
+        except (TypeError, ValueError) as error:
+            do = "Use a classifier if they are labels."
+            raise errors.value(
+                type(self).__name__, "y must hold numbers", repr(y.ravel()[:1].tolist()[0]), do
+            ) from error
 
     def predict(self, X: Any) -> Any:
         """Return the predicted targets."""
@@ -307,13 +315,15 @@ class LanguageModel:
         check_is_fitted(self)
         name = type(self).__name__
         check_count(self, "max_new_tokens", max_new_tokens)
-        if not temperature >= 0:
-            raise errors.value(name, "temperature must not be negative", temperature)
+        if not isinstance(temperature, Real) or not temperature >= 0:
+            raise errors.value(name, "temperature must be a number that is not negative", repr(temperature))
         if top_k is not None:
             check_count(self, "top_k", top_k)
-        if top_p is not None and not 0 < top_p <= 1:
-            raise errors.value(name, "top_p must lie in (0, 1]", top_p)
+        if top_p is not None and not (isinstance(top_p, Real) and 0 < top_p <= 1):
+            raise errors.value(name, "top_p must lie in (0, 1]", repr(top_p))
         alone = isinstance(prompts, str)
+        if not isinstance(prompts, Iterable) or isinstance(prompts, bytes | dict):
+            raise errors.kind(name, "prompts must be a string or a list of prompts", type(prompts).__name__)
         listed = [prompts] if alone else list(prompts)
         if not listed:
             raise errors.value(name, "there must be at least one prompt", "an empty list")

@@ -33,12 +33,7 @@ from corollary.sequences.network import pool
 
 __all__ = ["BERT"]
 
-TASKS = {
-    "classification": BERTClassifier,
-    "regression": BERTRegressor,
-    "tagging": BERTTagger,
-    "answering": BERTAnswerer,
-}
+TASKS = {cls._task: cls for cls in (BERTClassifier, BERTRegressor, BERTTagger, BERTAnswerer)}
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 

@@ -114,7 +114,7 @@ class BERTAnswerer(BaseHead):
     """
 
     role = "answerer"
-    _architecture = "BertForQuestionAnswering"
+    _architecture, _task = "BertForQuestionAnswering", "answering"
     _head, _pooled = "qa_outputs", False
 
     @classmethod
@@ -154,7 +154,8 @@ class BERTAnswerer(BaseHead):
             if not isinstance(pair, Iterable) or [isinstance(part, str) for part in pair] != [True, True]:
                 raise kind(owner, FORM, f"{type(pair).__name__} at {i}")
             if not pair[1].strip():
-                raise value(owner, "every passage must have words", f"none in pair {i}", "Leave it out.")
+                do = 'Leave it out, or put "[SEP]" between question and passage.'
+                raise value(owner, "every passage must have words", f"none in pair {i}", do)
         if not pairs:
             raise value(owner, FORM, "an empty list")
         return [(str(question), str(passage)) for question, passage in pairs]
@@ -177,7 +178,7 @@ class BERTAnswerer(BaseHead):
             if begin < 0:
                 do = 'Copy it from there; "" is no answer.'
                 raise value(owner, f"answer {i} must stand in its passage", repr(answer[:60]), do)
-            return (begin, begin + len(answer)) if answer.strip() else (0, 0)
+            answer = begin, begin + len(answer)
         try:
             begin, end = map(int, answer)
         except (TypeError, ValueError):
@@ -187,7 +188,7 @@ class BERTAnswerer(BaseHead):
         if not (0 <= begin <= end <= len(passage)):
             must = f"answer {i} must lie within the {len(passage)} characters of its passage"
             raise value(owner, must, f"{begin} to {end}")
-        return begin, end
+        return (begin, end) if passage[begin:end].strip() else (0, 0)
 
     def _read(self, pair: tuple[str, str]) -> Read:
         """Frame a pair; a question may take up to half the context, the passage what is left."""

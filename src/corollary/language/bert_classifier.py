@@ -88,7 +88,7 @@ class BERTClassifier(Classifier, BaseHead):
     array([1, 0])
     """
 
-    _architecture = "BertForSequenceClassification"
+    _architecture, _task = "BertForSequenceClassification", "classification"
 
     def _learner(self, data: Data) -> Any:
         self._prepare(data.X)
@@ -169,7 +169,7 @@ class BERTRegressor(Regressor, BaseHead):
     array([ True, False])
     """
 
-    _architecture = "BertForSequenceClassification"
+    _architecture, _task = "BertForSequenceClassification", "regression"
     _multi_output = True
 
     def _learner(self, data: Data) -> Any:

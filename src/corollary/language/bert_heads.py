@@ -73,7 +73,8 @@ class HeadedNetwork(nn.Module):
 class BaseHead(BaseBERT):
     """A BERT with a head of ``n_outputs_``: made, moved, and read from transformers."""
 
-    _architecture: ClassVar[str]
+    _architecture: ClassVar[str]  # in transformers
+    _task: ClassVar[str]  # for BERT.fine_tune
     _head: ClassVar[str] = "classifier"  # what transformers calls it
     _pooled: ClassVar[bool] = True
 
@@ -132,7 +133,7 @@ class BaseHead(BaseBERT):
         if names[0] in ARCHITECTURES and names[0] != wanted:
             raise value(owner, f"the model must be a {wanted}", names[0], f"Use {ARCHITECTURES[names[0]]}.")
         if f"{self._head}.weight" not in weights or f"{self._head}.bias" not in weights:
-            do = "Use BERT.from_transformers(source).fine_tune(X, y), which trains a new one."
+            do = f'BERT.from_transformers(source).fine_tune(X, y, task="{self._task}") trains a new one.'
             raise value(owner, f"the weights must have the head of a {wanted}", f"no {self._head!r}", do)
 
     def _labelled(self, config: dict[str, Any]) -> None:

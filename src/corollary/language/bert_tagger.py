@@ -97,7 +97,7 @@ class BERTTagger(Tagger, BaseHead):
     ['article', 'noun']
     """
 
-    _architecture = "BertForTokenClassification"
+    _architecture, _task = "BertForTokenClassification", "tagging"
     _pooled, _whole, _parts = False, "text", "words"
 
     @classmethod

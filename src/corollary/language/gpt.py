@@ -28,7 +28,7 @@ from corollary.base import Data, Density, Generator, GradientTrained, LanguageMo
 from corollary.engine.run import current
 from corollary.engine.sgd import seeded
 from corollary.engine.training import Training
-from corollary.errors import value
+from corollary.errors import kind, value
 from corollary.language import tokens as tokenizers
 from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
@@ -298,7 +298,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             encoded = self._encode(prompt).tolist()
             tokens = encoded if len(encoded) == self.context else [self.tokenizer_.end, *encoded]
         else:
-            tokens = [int(token) for token in prompt]
+            tokens = _integers(prompt)
         if not tokens:
             raise value("GPT", "a prompt of integers must hold at least one", "none")
         if len(tokens) > self.context:
@@ -375,6 +375,13 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         )
         model.n_iter_, model.history_ = 0, []
         return model
+
+
+def _integers(prompt: Any) -> list[int]:
+    found = np.asarray(prompt)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise kind("GPT", "a prompt must be a string or a list of integers", repr(prompt)[:60])
+    return [int(token) for token in found]
 
 
 def _scales(config: Mapping[str, Any]) -> list[float]:

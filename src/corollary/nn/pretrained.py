@@ -113,4 +113,5 @@ def _load(path: Path, owner: str) -> dict[str, Tensor]:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever the bytes make either of them raise
         got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
-        raise value(owner, f"{str(path)!r} must be a file of weights and nothing else", got) from error
+        do = "Copy it again, whole; a few lines of text in its place are a pointer of Git LFS."
+        raise value(owner, f"{str(path)!r} must be a file of weights and nothing else", got, do) from error
