@@ -137,6 +137,52 @@ def test_a_topic_model_of_texts_meets_new_texts(workplace):
     assert np.argmax(colours) != np.argmax(numbers)
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys):
+    """A function that runs the command line in this process, in an empty directory, and returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["corollary", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_a_label_for_every_step(here):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 6, size=20)
+    X = rng.normal(size=(lengths.sum(), 2))
+    np.savez("steps.npz", X=X, lengths=lengths, y=(X[:, 0] > 0).astype(int))
+    sets = ["--set", "hidden_size=8", "--set", "training.epochs=40"]
+    told = json.loads(here("fit", "sequence-tagger", "--data", "steps.npz", *sets, "--run", "r", "--json"))
+    assert told["held-out accuracy"] > 0.7
+    here("predict", "r", "--data", "steps.npz", "--out", "p.csv")
+    rows = table("p.csv")
+    assert [int(row["sample"]) for row in rows] == np.repeat(np.arange(20), lengths).tolist()
+    assert np.mean([int(row["prediction"]) == (x > 0) for row, x in zip(rows, X[:, 0])]) > 0.7
+
+
+def test_masks_keep_their_shape(here):
+    X = np.random.default_rng(0).random((10, 8, 8)).astype(np.float32)
+    np.savez("masks.npz", X=X, y=X > 0.5)
+    sets = ["--set", "width=2", "--set", "training.epochs=1"]
+    told = json.loads(here("fit", "unet", "--data", "masks.npz", *sets, "--run", "r", "--json"))
+    assert 0 <= told["held-out intersection over union"] <= 1
+    here("predict", "r", "--data", "masks.npz", "--out", "p.npy")
+    assert np.load("p.npy").shape == X.shape
+
+
+def test_what_stopped_a_fit_is_said_only_if_something_did(here):
+    options = ["--data", "iris", "--set", "training.epochs=2", "--json"]
+    assert "stopped" not in json.loads(here("fit", "mlp", *options, "--run", "whole"))
+    cut = here("fit", "mlp", *options, "--run", "cut", "--time-limit", "0")
+    assert json.loads(cut[cut.index("{") :])["stopped"] == "time limit"
+
+
 def test_runs_are_listed(workplace):
     rows = json.loads(good("runs", "--json", cwd=workplace))
     assert any(row["model"] == "MLPClassifier" and row["steps"] == 40 for row in rows)
@@ -162,7 +208,7 @@ def test_resume_goes_on(workplace):
         (["fit", "mlp", "--data", "iris", "--set", "nonsense"], "--set takes key=value"),
         (["fit", "als", "--data", "iris"], "data must be of kind ratings"),
         (["predict", "runs/none", "--data", "iris", "--out", "x.csv"], "no model in"),
-        (["predict", "runs/flowers", "--data", "iris", "--out", "x.csv"], "features"),
+        (["predict", "runs/flowers", "--data", "iris", "--out", "x.csv"], "columns of the fit"),
         (["sample", "runs/flowers", "--out", "x.csv"], "must be a generator"),
         (["compare", "--data", "iris", "--task", "clasification"], "Closest: 'classification'"),
         (["list", "--input", "tables"], "Closest: 'table'"),

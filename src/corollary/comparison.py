@@ -57,6 +57,10 @@ def _log_likelihood(model: Any, held: Dataset) -> float:
     return float(model.score(held.X))
 
 
+def _own_score(model: Any, held: Dataset) -> float:
+    return float(model.score(held.X) if held.y is None else model.score(held.X, held.y))
+
+
 def _rand(model: Any, held: Dataset) -> float:
     from sklearn.metrics import adjusted_rand_score
 
@@ -120,6 +124,10 @@ TASKS: dict[str, Task] = {
     "reconstruction": Task("transformer", "mean squared error", _reconstruction, False),
     "generation": Task("generator", "Fréchet distance", _frechet, False, prepare=_standardised),
     "nodes": Task("classifier", "accuracy", _node_accuracy),
+    "segmentation": Task("segmenter", "intersection over union", _own_score),
+    "tagging": Task("tagger", "accuracy", _own_score),
+    "forecasting": Task("forecaster", "R² one step ahead", _own_score),
+    "translation": Task("translator", "share of exact texts", _own_score),
 }
 
 
@@ -131,7 +139,11 @@ def task_of(dataset: Dataset) -> str:
         return "nodes"
     if dataset.y is None:
         return "language" if dataset.kind == "text" else "density"
+    if isinstance(dataset.y, list) and dataset.y and np.ndim(dataset.y[0]) == 1:
+        return "tagging"
     y = np.asarray(dataset.y)
+    if dataset.kind == "image" and y.ndim >= 3:
+        return "segmentation"
     many = y.dtype.kind == "f" and (len(np.unique(y)) > 20 or not np.array_equal(y, np.round(y)))
     return "regression" if many or (y.dtype.kind in "iu" and len(np.unique(y)) > 100) else "classification"
 

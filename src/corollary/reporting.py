@@ -16,6 +16,7 @@ import numpy as np
 from corollary import __version__, plot
 from corollary.base import roles
 from corollary.data.dataset import Dataset
+from corollary.data.kinds import check_images
 
 __all__ = ["report"]
 
@@ -48,7 +49,8 @@ def report(model: Any, dataset: Dataset, path: str | Path, **facts: Any) -> Path
     rows += [
         (key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in facts.items()
     ]
-    rows += [("steps", str(len(model.history_))), ("seconds", f"{model.history_[-1]['seconds']:.2f}")]
+    seconds = model.history_[-1]["seconds"] if model.history_ else 0.0  # stopped before the first step
+    rows += [("steps", str(len(model.history_))), ("seconds", f"{seconds:.2f}")]
     body = [f"<h1>{type(model).__name__}</h1>", f'<p class="soft">corollary {__version__}</p>', _table(rows)]
     body.append(f"<h2>Parameters</h2><pre>{html.escape(repr(model))}</pre>")
     for heading, text, figure in sections(model, dataset):
@@ -143,11 +145,57 @@ def _components(model: Any, dataset: Dataset) -> Iterator[Section]:
         yield "Components", "\n".join(["The features that weigh most in each component.", *lines]), None
 
 
+def _segmented(model: Any, dataset: Dataset) -> Iterator[Section]:
+    images = check_images(dataset.X[:8], "report")
+    shown = images[:, :3] if images.shape[1] >= 3 else images[:, :1]
+    rows = [shown, _as_grey(model.predict(dataset.X[:8]), model.classes_, shown)]
+    text = "Images above, the classes found in them below."
+    if dataset.y is not None:
+        rows.insert(
+            1,
+            _as_grey(np.asarray(dataset.y[:8]).reshape(len(shown), *shown.shape[2:]), model.classes_, shown),
+        )
+        text = "Images, the classes of their pixels, and the classes found."
+    yield "Masks", text, plot.image_grid(np.concatenate(rows), columns=len(shown))
+
+
+def _as_grey(masks: Any, classes: Any, like: np.ndarray) -> np.ndarray:
+    """Return masks as images with one grey per class."""
+    grey = np.searchsorted(classes, masks)[:, None] / (len(classes) - 1)
+    return np.broadcast_to(grey, like.shape)
+
+
+def _tagged(model: Any, dataset: Dataset) -> Iterator[Section]:
+    if dataset.y is not None:
+        truth, found = np.concatenate(list(dataset.y)), np.concatenate(model.predict(dataset.X))
+        text = f"True against predicted labels of all parts; {np.mean(truth == found):.1%} are right."
+        yield "Confusion", text, plot.confusion(truth, found)
+
+
+def _forecast(model: Any, dataset: Dataset) -> Iterator[Section]:
+    waves = [wave for wave in dataset.X if len(wave) > model.horizon][:3]
+    if waves:
+        ahead = model.predict([wave[: len(wave) - model.horizon] for wave in waves])
+        text = f"Series, and the forecast of their last {model.horizon} steps from those before, in colour."
+        yield "Forecasts", text, plot.series(waves, ahead)
+
+
+def _translated(model: Any, dataset: Dataset) -> Iterator[Section]:
+    texts = list(dataset.X[:10])
+    wanted = [None] * len(texts) if dataset.y is None else list(dataset.y[:10])
+    lines = ["What the model makes of some texts, and what was wanted."]
+    for text, found, right in zip(texts, model.predict(texts), wanted):
+        lines.append(f"{text} → {found}" + ("" if right is None else f"   ({right})"))
+    yield "Translations", "\n".join(lines), None
+
+
 def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
     shape = dataset.extra.get("image_shape")
-    drawn = model.sample(40)
+    drawn = model.sample(40 if dataset.kind != "sequence" else 4)
     drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
-    if shape:
+    if dataset.kind == "sequence":
+        yield "Samples", "Drawn from the model.", plot.series(drawn)
+    elif shape:
         images = (
             np.clip(drawn.reshape(-1, *shape), 0, 1) if dataset.X.max() <= 1 else drawn.reshape(-1, *shape)
         )
@@ -199,5 +247,9 @@ SECTIONS: dict[str, Callable[[Any, Dataset], Iterator[Section]]] = {
     "generator": _drawn,
     "recommender": _recommended,
     "memory": _recalled,
+    "segmenter": _segmented,
+    "tagger": _tagged,
+    "forecaster": _forecast,
+    "translator": _translated,
     "language-model": _continued,
 }

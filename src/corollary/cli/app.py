@@ -155,7 +155,7 @@ def fit(
         show_json(result)
     else:
         table(("", ""), [(key, f"{v:.5g}" if isinstance(v, float) else v) for key, v in result.items()])
-    raise typer.Exit(130 if result["stopped"] == "Ctrl-C" else 0)
+    raise typer.Exit(130 if result.get("stopped") == "Ctrl-C" else 0)
 
 
 @app.command()

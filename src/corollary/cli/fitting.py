@@ -90,7 +90,8 @@ def fit_system(
         directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
     )
     page = report(model, held or kept, directory / "report.html", **measured)
-    result |= {"steps": len(model.history_), "seconds": model.history_[-1]["seconds"]}
+    seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
+    result |= {"steps": len(model.history_), "seconds": seconds}
     result |= {"run": str(directory), "report": str(page)}
     stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), None)
     return result if stopped is None else {**result, "stopped": stopped}

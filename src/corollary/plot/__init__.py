@@ -9,6 +9,17 @@ from corollary.plot.pictures import (
     pairs,
     predictions,
     save,
+    series,
 )
 
-__all__ = ["codes", "confusion", "curves", "image_grid", "leaderboard", "pairs", "predictions", "save"]
+__all__ = [
+    "codes",
+    "confusion",
+    "curves",
+    "image_grid",
+    "leaderboard",
+    "pairs",
+    "predictions",
+    "save",
+    "series",
+]

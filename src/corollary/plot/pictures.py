@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-__all__ = ["codes", "confusion", "curves", "image_grid", "leaderboard", "pairs", "predictions", "save"]
+__all__ = [
+    "codes",
+    "confusion",
+    "curves",
+    "image_grid",
+    "leaderboard",
+    "pairs",
+    "predictions",
+    "save",
+    "series",
+]
 
 INK, ACCENT, SOFT = "#1f2933", "#2563eb", "#9aa5b1"
 MAX_POINTS = 5000  # more points in a scatter hide each other
@@ -118,6 +128,20 @@ def pairs(before: Any, after: Any, shape: tuple[int, ...], n: int = 10) -> Figur
     return image_grid(
         np.clip(both, 0, 1) if np.asarray(before).max() <= 1 else both, columns=min(n, len(before))
     )
+
+
+def series(waves: Sequence[Any], forecasts: Sequence[Any] | None = None) -> Figure:
+    """Return series ``(t,)`` or ``(t, d)`` below each other; forecasts of their last steps in colour."""
+    figure = Figure(figsize=(6.4, 1.3 * len(waves)), layout="constrained")
+    for i, wave in enumerate(map(np.asarray, waves)):
+        axes = figure.add_subplot(len(waves), 1, i + 1)
+        axes.plot(wave, color=ACCENT if forecasts is None else INK, lw=0.9)
+        if forecasts is not None:
+            steps = np.arange(len(wave))[-len(forecasts[i]) :]
+            axes.plot(steps, forecasts[i], color=ACCENT, lw=1.4, marker="o", ms=2)
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def codes(Z: Any, labels: Any = None) -> Figure:
