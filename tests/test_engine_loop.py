@@ -215,6 +215,15 @@ def test_progress_bar_is_shown_on_demand(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_verbose_estimator_shows_its_progress(capsys):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    corollary.GaussianMixture(2, verbose=1, random_state=0).fit(X)
+    assert "GaussianMixture" in capsys.readouterr().err
+    with Run(progress=False):  # the run's wish comes first
+        corollary.GaussianMixture(2, verbose=1, random_state=0).fit(X)
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("make", [lambda: np.random.default_rng(3), lambda: np.random.RandomState(3)])
 def test_generators_are_frozen_and_thawed(make):
     rng, other = make(), make()

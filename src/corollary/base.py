@@ -177,6 +177,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             stopping=self._stopping(),
             total=total,
             notify=self._notifier(data, total) if hasattr(self, "_skl_callbacks") else None,
+            progress=True if getattr(self, "verbose", False) else None,
         )
 
     @contextmanager

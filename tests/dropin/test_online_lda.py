@@ -4,7 +4,7 @@ from borrowed import borrow
 
 from corollary.mixtures import LatentDirichletAllocation
 
-PRINTS = "verbose=True prints there; here progress is a bar, and nothing is printed"
+PRINTS = "verbose=True prints lines there; here it shows a bar on stderr"
 EXCUSED = {
     f"test_verbosity[{kind}-True-{rest}]": PRINTS
     for kind in ("csr_matrix", "csr_array")

@@ -148,6 +148,7 @@ def drive(
     stopping: EarlyStopping | None = None,
     total: int | None = None,
     notify: Callable[[Event], bool] | None = None,
+    progress: bool | None = None,
 ) -> Journal:
     """Step the learner until it is done, and return the journal of what happened.
 
@@ -167,6 +168,8 @@ def drive(
         The number of steps if known, for the progress bar.
     notify : callable, optional
         Told every :class:`Event`; returns True to stop.
+    progress : bool, optional
+        Whether to show a bar, where the run does not say.
     """
     stopping = stopping or run.early_stopping
     store = run.checkpoints(owner, fingerprint or {})
@@ -182,7 +185,7 @@ def drive(
         if store:
             store.write({"learner": learner.state(), "journal": vars(journal), "best": best})
 
-    with _listening() as signals, run.bar(owner, total, journal.step) as bar:
+    with _listening() as signals, run.bar(owner, total, journal.step, progress) as bar:
         begin = monotonic() - journal.seconds
         signals.alone = run.world == 1
         signals.deadline = monotonic() + run.time_limit if run.time_limit is not None else math.inf

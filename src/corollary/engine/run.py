@@ -212,9 +212,12 @@ class Run:
             table.writerows(rows)
 
     @contextmanager
-    def bar(self, owner: str, total: int | None, start: int) -> Iterator[Callable[[dict[str, float]], None]]:
-        """Yield a function that shows one row of the history on a progress bar."""
-        show = sys.stderr.isatty() if self.progress is None else self.progress
+    def bar(
+        self, owner: str, total: int | None, start: int, wanted: bool | None = None
+    ) -> Iterator[Callable[[dict[str, float]], None]]:
+        """Yield a function that shows one row of the history on a progress bar; the run's own wish comes first."""
+        progress_wanted = wanted if self.progress is None else self.progress
+        show = sys.stderr.isatty() if progress_wanted is None else progress_wanted
         if not show or self.rank > 0:
             yield lambda row: None
             return
@@ -230,7 +233,7 @@ class Run:
             shown = {k: v for k, v in row.items() if k not in ("step", "seconds")}
             text = "  ".join(f"{key} {value:.4g}" for key, value in shown.items())
             progress.update(task, completed=row["step"], metrics=text)
-            if not progress.live.is_started and (self.progress or monotonic() - begin > PROGRESS_DELAY):
+            if not progress.live.is_started and (progress_wanted or monotonic() - begin > PROGRESS_DELAY):
                 progress.start()
 
         try:
