@@ -26,7 +26,7 @@ from corollary.base import roles
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
 
-__all__ = ["CHECKS", "check_estimator", "outputs", "sample_data"]
+__all__ = ["CHECKS", "cases", "check_estimator", "outputs", "sample_data"]
 
 
 class CheckFailed(AssertionError):
