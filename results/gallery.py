@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from corollary import catalog, plot
 from results import _scenes_structured as structured
 from results import _scenes_tables as tables
+from results import _scenes_texts as texts
 from results._drawings import DRAWINGS
 from results.tables import at_least
 
@@ -40,6 +41,9 @@ SCENES: dict[str, Callable[[catalog.Entry], Figure]] = {
     "table generator": tables.pixels,
     "ratings completer": tables.ratings,
     "text classifier": tables.newsgroups,
+    "text regressor": texts.lengths,
+    "text tagger": texts.capitals,
+    "text answerer": texts.answers,
     "text translator": tables.reversals,
     "text language-model": tables.continued,
     "text transformer": tables.texts,

@@ -329,7 +329,7 @@ def _block(x, w, pre_norm=False):
     where="004 §5.1; 002 Transformers",
     right=_block,
     wrong=lambda x, w: _block(x, w, pre_norm=True),
-    systems=("transformer", "bert", "bert-classifier"),
+    systems=("transformer", "bert", "bert-classifier", "bert-regressor", "bert-tagger", "bert-answerer"),
     functions=("corollary.language.encoder.Block",),
 )
 def transformer_block(rng, claim):
