@@ -162,6 +162,25 @@ def test_named_paddings_and_half_rule():
             assert C.output_size(i, k, dilation=d, padding="valid") == i - d * (k - 1)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even")
+@pytest.mark.parametrize("k", range(1, 7))
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_same_padding_is_torchs(k, d):
+    """For even kernels too, where it is one longer behind than in front."""
+    layer = nn.Conv1d(1, 1, k, padding="same", dilation=d)
+    assert C.output_size(20, k, padding="same", dilation=d) == layer(torch.zeros(1, 1, 20)).shape[2] == 20
+    assert C.footprint(layer, (1, 40))[0] == C.receptive_field(layer).of(20)
+
+
+def test_poolings_that_round_up():
+    """Every size, window, stride and padding that torch takes."""
+    for n, k, s in itertools.product(range(1, 12), range(1, 5), range(1, 6)):
+        for p in range(k // 2 + 1):
+            if n + 2 * p >= k:
+                pooled = nn.functional.max_pool1d(torch.zeros(1, n), k, s, p, ceil_mode=True).shape[1]
+                assert C.output_size(n, k, stride=s, padding=p, ceil_mode=True) == pooled, (n, k, s, p)
+
+
 def test_parameter_counts():
     layer = nn.Conv2d(3, 5, (2, 3))
     count = sum(p.numel() for p in layer.parameters())

@@ -20,6 +20,8 @@ column :math:`(c, su + dt - p)`. Its output has size
 
 .. math:: o = \left\lfloor \frac{i + 2p - d(k - 1) - 1}{s} \right\rfloor + 1. \tag{5}
 
+A pooling may round up instead, as long as its last window begins inside the input or the padding before it.
+
 In a stack of layers :math:`l = 1, \dots, L`, one output unit sees
 
 .. math:: r_l = r_{l-1} + d_l (k_l - 1) j_{l-1}, \qquad j_l = s_l j_{l-1}, \qquad r_0 = j_0 = 1 \tag{6}
@@ -257,12 +259,19 @@ def _divides(groups: int, channels: dict[str, int], owner: str) -> None:
 
 
 def output_size(
-    size: Size, kernel: Size, *, stride: Size = 1, padding: Size | str = 0, dilation: Size = 1
+    size: Size,
+    kernel: Size,
+    *,
+    stride: Size = 1,
+    padding: Size | str = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
 ) -> Any:
     """Return the size of a convolution's or pooling's output, eq. 5; integers or one per axis.
 
-    ``padding`` may be "valid" (none), "half" (or "same": floor(d (k - 1) / 2), which keeps the size for odd
-    kernels) or "full" (d (k - 1)).
+    ``padding`` may be "valid" (none), "half" (floor(d (k - 1) / 2), which keeps the size for odd kernels), "same"
+    (one more behind than in front for even kernels, which keeps it for all) or "full" (d (k - 1)); ``ceil_mode`` is
+    that of torch's poolings.
 
     >>> output_size(224, 7, stride=2, padding=3)
     112
@@ -272,7 +281,9 @@ def output_size(
     axes = max(len(v) if isinstance(v, Sequence) and not isinstance(v, str) else 1 for v in (size, kernel))
     n, k, s, d = (_spread(v, axes, "output_size") for v in (size, kernel, stride, dilation))
     p = _padding(padding, k, d)
-    out = tuple(_out(*arguments) for arguments in zip(n, k, s, p, d))
+    if padding == "same":  # the odd one goes behind, as if the input were longer
+        n = tuple(ni + di * (ki - 1) % 2 for ni, ki, di in zip(n, k, d))
+    out = tuple(_out(*arguments, ceil_mode) for arguments in zip(n, k, s, p, d))
     return out[0] if isinstance(size, int) and isinstance(kernel, int) else out
 
 
@@ -292,7 +303,7 @@ def transposed_size(
     return out[0] if isinstance(size, int) and isinstance(kernel, int) else out
 
 
-def _out(i: int, k: int, s: int, p: int, d: int) -> int:
+def _out(i: int, k: int, s: int, p: int, d: int, ceil_mode: bool = False) -> int:
     if min(i, k, s, d) < 1 or p < 0:
         got = f"size {i}, kernel {k}, stride {s}, padding {p}, dilation {d}"
         raise value("output_size", "size, kernel, stride and dilation must be at least 1, padding 0", got)
@@ -301,7 +312,10 @@ def _out(i: int, k: int, s: int, p: int, d: int) -> int:
         got = f"{i} + 2 * {p} and {reach}"
         do = f"Pad by {-(-(reach - i) // 2)}, or use a smaller kernel."
         raise value("output_size", "the padded input must be at least as large as the kernel", got, do)
-    return (i + 2 * p - reach) // s + 1
+    if not ceil_mode:
+        return (i + 2 * p - reach) // s + 1
+    o = -(-(i + 2 * p - reach) // s) + 1
+    return o - 1 if (o - 1) * s >= i + p else o  # a window that begins in the padding behind does not count
 
 
 def _padding(padding: Any, k: Sequence[int], d: Sequence[int]) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from corollary.errors import unknown, value
 from corollary.nn.normalisation import BatchNorm2d
-from corollary.nn.pretrained import read_pretrained
+from corollary.nn.pretrained import fill_pretrained, read_pretrained
 from corollary.vision import checkpoints
 from corollary.vision.net import Conv, ImageNet, Pointwise, initialise, is_small, room_for
 
@@ -182,7 +182,7 @@ class ResNet(ImageNet):
             stem="large",
             activation=checkpoints.activation(config["hidden_act"]),
         )
-        return checkpoints.fill(net, weights, "ResNet.from_transformers")
+        return fill_pretrained(net, weights, "ResNet.from_transformers")
 
 
 def _blocks(depth: int | Sequence[int]) -> tuple[int, ...]:

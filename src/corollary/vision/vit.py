@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.errors import unknown, value
-from corollary.nn.pretrained import read_pretrained
+from corollary.nn.pretrained import fill_pretrained, read_pretrained
 from corollary.vision import checkpoints
 from corollary.vision.net import ImageNet, is_small, pair
 
@@ -211,7 +211,7 @@ class ViT(ImageNet):
             qkv_bias=config["qkv_bias"],
             activation=checkpoints.activation(config["hidden_act"]),
         )
-        return checkpoints.fill(net, weights, "ViT.from_transformers")
+        return fill_pretrained(net, weights, "ViT.from_transformers")
 
 
 def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
@@ -249,7 +249,7 @@ RULES = [
     (r"^embeddings\.cls_token", "class_token"),
     (r"^embeddings\.position_embeddings", "positions"),
     (r"^embeddings\.patch_embeddings\.projection\.", "patches."),
-    (r"^embeddings\.mask_token", "unused.mask_token"),
+    (r"^embeddings\.mask_token", "unused"),
     (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
     (r"\.layernorm_before\.", ".norm1."),
     (r"\.layernorm_after\.", ".norm2."),
@@ -261,7 +261,7 @@ RULES = [
     (r"^(blocks\.\d+)\.(?:output\.dense|mlp\.fc2)\.", r"\1.mlp.2."),
     (r"^layernorm\.", "norm."),
     (r"^classifier\.", "head."),
-    (r"^(pooler|decoder)\.", r"unused.\1."),
+    (r"^(?:pooler|decoder)\..*", "unused"),
 ]
 
 
