@@ -26,8 +26,19 @@ def corpus():
 # --- the same as scikit-learn ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["batch", "online"])
-def test_topics_bound_and_mixtures_are_scikit_learns(corpus, method):
+@pytest.mark.parametrize(
+    "method, schedule",
+    [
+        ("batch", {}),
+        ("online", {}),
+        (
+            "online",
+            {"batch_size": 64, "learning_offset": 64.0, "learning_decay": 0.9, "topic_word_prior": 0.02},
+        ),
+    ],
+    ids=["batch", "online", "online slowly"],
+)
+def test_topics_bound_and_mixtures_are_scikit_learns(corpus, method, schedule):
     X, _ = corpus
     params = {
         "n_components": 5,
@@ -35,6 +46,7 @@ def test_topics_bound_and_mixtures_are_scikit_learns(corpus, method):
         "learning_method": method,
         "random_state": 3,
         "mean_change_tol": 1e-6,
+        **schedule,
     }
     ours, theirs = LDA(**params).fit(X), Reference(**params).fit(X)
     # Documents stop at the same update but for rounding at the threshold, hence not 1e-10.

@@ -188,7 +188,7 @@ class Perceptron(LinearClassifierMixin, Estimator):
     shuffle : bool, default=True
         Whether every epoch has its own order.
     verbose : int, default=0
-        Taken for compatibility; the engine shows progress.
+        Whether to show a progress bar, as ``Run(progress=True)`` does for any fit.
     eta0 : float, default=1.0
         Step; without a penalty it scales the weights and changes no prediction.
     n_jobs : int, optional

@@ -135,7 +135,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
     n_iter : int, default=10
         Epochs.
     verbose : int, default=0
-        Taken for compatibility; the engine shows progress.
+        Whether to show a progress bar, as ``Run(progress=True)`` does for any fit.
     random_state : int or RandomState, optional
         Seed for first weights, chains and samples.
 

@@ -25,9 +25,9 @@ from scipy.sparse.linalg import eigsh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
-from corollary.base import Data, Estimator
-from corollary.embeddings.corpus import as_tokens, read, window_counts
-from corollary.embeddings.vectors import WordVectors
+from corollary.base import Data
+from corollary.embeddings.corpus import window_counts
+from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Once, State
 
 __all__ = ["CooccurrenceEmbedding", "eigen_embedding", "pmi"]
@@ -59,7 +59,7 @@ def eigen_embedding(C: sparse.csr_matrix, k: int, rng: np.random.Generator) -> t
     return vectors * np.sqrt(np.abs(values)), values
 
 
-class CooccurrenceEmbedding(WordVectors, Estimator):
+class CooccurrenceEmbedding(BaseEmbedding):
     """Embed words by the leading eigenvectors of their co-occurrence.
 
     No training: counts, then linear algebra. The baseline that the predictive models must beat, and on small
@@ -114,7 +114,6 @@ class CooccurrenceEmbedding(WordVectors, Estimator):
     ['blue', 'green']
     """
 
-    input = "text"
     _parameter_constraints: ClassVar = {
         "dimension": [Interval(Integral, 1, None, closed="left")],
         "window": [Interval(Integral, 1, None, closed="left")],
@@ -138,20 +137,16 @@ class CooccurrenceEmbedding(WordVectors, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"dimension": 3}
 
-    def _check(self, X: Any, reset: bool) -> Any:
-        return as_tokens(X, type(self).__name__)
-
     def _learner(self, data: Data) -> Once:
-        found, corpus = read(data.X, self.min_count, "CooccurrenceEmbedding")
-        if self.dimension > len(found.words):
-            must = f"dimension must be at most the number of words ({len(found.words)})"
+        corpus = self._corpus(data)
+        n = len(self.words_)
+        if self.dimension > n:
+            must = f"dimension must be at most the number of words ({n})"
             do = "Lower dimension or min_count."
             raise errors.value("CooccurrenceEmbedding", must, self.dimension, do)
-        self.words_, self.counts_ = found
-        self._word_index = None
 
         def solve() -> State:
-            N = window_counts(corpus, len(found.words), self.window, harmonic=self.harmonic)
+            N = window_counts(corpus, n, self.window, harmonic=self.harmonic)
             E, values = eigen_embedding(self._matrix(N), self.dimension, self._rng())
             counts = {"data": N.data, "indices": N.indices, "indptr": N.indptr}
             return {"E": E, "values": values, **counts}

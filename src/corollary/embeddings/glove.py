@@ -23,14 +23,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from numba import njit
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from corollary.base import Data, Estimator
-from corollary.embeddings.corpus import as_tokens, read, window_counts
-from corollary.embeddings.vectors import WordVectors
+from corollary.base import Data
+from corollary.embeddings.corpus import window_counts
+from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Iteration, Metrics
 
 __all__ = ["AdaGrad", "GloVe", "glove_loss"]
@@ -135,7 +134,7 @@ class AdaGrad(Iteration):
         return {"loss": total / len(self.f)}
 
 
-class GloVe(WordVectors, Estimator):
+class GloVe(BaseEmbedding):
     """Learn word vectors whose products are the logarithms of co-occurrence counts.
 
     Parameters
@@ -198,7 +197,6 @@ class GloVe(WordVectors, Estimator):
     (2, 4)
     """
 
-    input = "text"
     _parameter_constraints: ClassVar = {
         "dimension": [Interval(Integral, 1, None, closed="left")],
         "window": [Interval(Integral, 1, None, closed="left")],
@@ -244,17 +242,10 @@ class GloVe(WordVectors, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"dimension": 4, "epochs": 4}
 
-    def _check(self, X: Any, reset: bool) -> Any:
-        return as_tokens(X, type(self).__name__)
-
     def _learner(self, data: Data) -> AdaGrad:
-        found, corpus = read(data.X, self.min_count, "GloVe")
-        self.words_, self.counts_ = found
-        self._word_index = None
-        N = window_counts(corpus, len(found.words), self.window, harmonic=True)
-        alone = self.random_state is not None if self.deterministic == "auto" else self.deterministic
-        threads = 1 if alone else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
-        return AdaGrad(N, self, threads, self._seed())
+        corpus = self._corpus(data)
+        N = window_counts(corpus, len(self.words_), self.window, harmonic=True)
+        return AdaGrad(N, self, self._threads(), self._seed())
 
     def _adopt(self, learner: AdaGrad) -> None:
         self.input_vectors_, self.output_vectors_ = learner.inputs, learner.outputs

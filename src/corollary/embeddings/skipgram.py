@@ -26,15 +26,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from corollary.base import Data, Estimator
-from corollary.embeddings.corpus import Corpus, as_tokens, read, window_counts
+from corollary.base import Data
+from corollary.embeddings.corpus import Corpus, window_counts
 from corollary.embeddings.skipgram_kernels import noise_table, sigmoid_table, train_texts
-from corollary.embeddings.vectors import WordVectors
+from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 
@@ -154,7 +153,7 @@ def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:
     return GradientLearner(tables, objective, words, plan, current(), seed=seed, owner="SkipGram")
 
 
-class SkipGram(WordVectors, Estimator):
+class SkipGram(BaseEmbedding):
     """Learn word vectors that predict neighbouring words (word2vec).
 
     Parameters
@@ -229,7 +228,6 @@ class SkipGram(WordVectors, Estimator):
     ['blue', 'green']
     """
 
-    input = "text"
     _parameter_constraints: ClassVar = {
         "dimension": [Interval(Integral, 1, None, closed="left")],
         "loss": [StrOptions({"negative", "softmax"})],
@@ -278,23 +276,14 @@ class SkipGram(WordVectors, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"dimension": 8, "epochs": 4}
 
-    def _check(self, X: Any, reset: bool) -> Any:
-        return as_tokens(X, type(self).__name__)
-
     def _rate(self) -> float:
         return self.learning_rate or (0.03 if self.loss == "negative" else 0.02)
 
     def _learner(self, data: Data) -> Any:
-        found, corpus = read(data.X, self.min_count, "SkipGram")
-        self.words_, self.counts_ = found
-        self._word_index = None
+        corpus = self._corpus(data)
         if self.loss == "softmax":
-            return softmax_learner(window_counts(corpus, len(found.words), self.window), self, self._seed())
+            return softmax_learner(window_counts(corpus, len(self.words_), self.window), self, self._seed())
         return NegativeSampling(corpus, self.counts_, self, self._threads(), self._seed())
-
-    def _threads(self) -> int:
-        alone = self.random_state is not None if self.deterministic == "auto" else self.deterministic
-        return 1 if alone else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
 
     def _total(self, learner: Any) -> int:
         return self.epochs

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.stats import spearmanr
 from sklearn.exceptions import NotFittedError
 
 from corollary import errors
-from corollary.base import Transformer, check_count
-from corollary.embeddings.corpus import as_tokens
+from corollary.base import Data, Estimator, Transformer, check_count
+from corollary.embeddings.corpus import Corpus, as_tokens, read
 
-__all__ = ["Evaluation", "KeyedVectors", "WordVectors", "read_word2vec"]
+__all__ = ["BaseEmbedding", "Evaluation", "KeyedVectors", "WordVectors", "read_word2vec"]
 
 CHUNK = 1024  # questions answered at once
 
@@ -216,6 +217,26 @@ class WordVectors(Transformer):
                 body = row.tobytes() if binary else " ".join(map(repr, row.tolist())).encode()
                 file.write(word.encode() + b" " + body + b"\n")
         return Path(path)
+
+
+class BaseEmbedding(WordVectors, Estimator):
+    """An estimator that learns its words' vectors from texts."""
+
+    input = "text"
+
+    def _check(self, X: Any, reset: bool) -> Any:
+        return as_tokens(X, type(self).__name__)
+
+    def _corpus(self, data: Data) -> Corpus:
+        """Return the texts as numbers and keep the words, with their counts."""
+        (self.words_, self.counts_), corpus = read(data.X, self.min_count, type(self).__name__)
+        self._word_index = None
+        return corpus
+
+    def _threads(self) -> int:
+        """Return how many threads share the vectors: one, where a seed is to decide everything."""
+        alone = self.random_state is not None if self.deterministic == "auto" else self.deterministic
+        return 1 if alone else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
 
 
 def _cosines(query: np.ndarray, unit: np.ndarray) -> np.ndarray:

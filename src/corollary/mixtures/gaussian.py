@@ -82,7 +82,7 @@ class GaussianMixture(BaseMixture, Estimator):
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit.
     verbose, verbose_interval : int
-        For compatibility; ``Run(progress=True)`` shows the progress of any fit.
+        Whether to show a progress bar, as ``Run(progress=True)`` does for any fit; the interval is not needed.
 
     Attributes
     ----------

@@ -34,13 +34,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from scipy.special import digamma, gammaln
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, check_non_negative
+from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.base import Data, Estimator, TopicModel, Transformer
+from corollary.base import Data
 from corollary.mixtures.lda_kernels import bound
 from corollary.mixtures.lda_learners import (
     CVB0,
@@ -53,7 +52,7 @@ from corollary.mixtures.lda_learners import (
     infer,
     threads,
 )
-from corollary.mixtures.topics import halve
+from corollary.mixtures.topics import BaseTopics, halve
 
 __all__ = ["LatentDirichletAllocation", "dirichlet_expectation", "variational_bound"]
 
@@ -88,7 +87,7 @@ def variational_bound(
     return weight * documents + negative_kl(lam, np.full(lam.shape[1], float(eta)), log_beta)
 
 
-class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
+class LatentDirichletAllocation(BaseTopics):
     """Find topics in counts of words.
 
     A drop-in for scikit-learn's: the same parameters, attributes and, for the same ``random_state``, the
@@ -112,7 +111,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Tra
     max_iter : int, default=10
         Passes over the documents. Collapsed inference wants more than 10: 30 or so for "cvb0", 100 for "gibbs".
     batch_size : int, default=128
-        Documents per online update; larger is smoother and slower to start.
+        Documents per online update, taken in the order of the rows as scikit-learn does; larger is smoother and
+        slower to start. Shuffle rows that are sorted, by author or by subject say: a batch must look like all documents.
     evaluate_every : int, default=-1
         Passes between two computations of the perplexity; 0 or less for none.
     total_samples : float, default=1e6
@@ -126,7 +126,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Tra
     n_jobs : int, optional
         Threads, by default all; the result does not depend on it.
     verbose : int, default=0
-        Taken for compatibility; progress is shown by ``corollary.Run(progress=True)``.
+        Whether to show a progress bar, as ``Run(progress=True)`` does for any fit.
     random_state : int or RandomState, optional
         Seed for the start, and for Gibbs sampling.
     inference : {None, "batch", "online", "cvb0", "gibbs"}, default=None
@@ -181,7 +181,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Tra
     True
     """
 
-    _checks: ClassVar = {"accept_sparse": "csr"}
     _parameter_constraints: ClassVar = {
         "n_components": [Interval(Integral, 0, None, closed="neither")],
         "doc_topic_prior": [None, Interval(Real, 0, 1, closed="both")],
@@ -248,18 +247,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Tra
     def _test_params(cls) -> dict[str, Any]:
         return {"n_components": 3, "max_iter": 5}
 
-    @classmethod
-    def _test_data(cls) -> tuple[np.ndarray, None]:
-        rng = np.random.default_rng(0)
-        rates = rng.dirichlet(np.full(3, 0.2), 40) @ rng.dirichlet(np.full(6, 0.3), 3)
-        return rng.poisson(20 * rates).astype(np.float64), None
-
     # --- fitting -----------------------------------------------------------------------------------------
-
-    def _check(self, X: Any, reset: bool) -> Any:
-        X = super()._check(X, reset)
-        check_non_negative(X, f"LatentDirichletAllocation.{'fit' if reset else 'transform'}")
-        return X
 
     def _learner(self, data: Data) -> Any:
         X = as_documents(data.X)
@@ -468,14 +456,3 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TopicModel, Tra
         value = variational_bound(X, found.gamma, np.ascontiguousarray(lam.T), alpha, self.topic_word_prior_)
         words = float(X.data.sum(dtype=np.float64))
         return float(np.exp(-value / words)) if words else 1.0
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that counts are not negative."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float32", "float64"]
-        return tags

@@ -25,17 +25,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_non_negative
 
 from corollary import errors
-from corollary.base import Data, Estimator, TopicModel, Transformer
+from corollary.base import Data
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.mixtures.lda_kernels import em_rows, log_predictions, word_sums
 from corollary.mixtures.lda_learners import as_documents, by_word, gather, start_topics, threads
-from corollary.mixtures.topics import fold_in
+from corollary.mixtures.topics import BaseTopics, fold_in
 
 __all__ = ["PLSA"]
 
@@ -104,7 +102,7 @@ def normalised(masses: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     return np.where(full, masses / np.where(full, total, 1), otherwise).astype(masses.dtype)
 
 
-class PLSA(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
+class PLSA(BaseTopics):
     r"""Find topics in counts of words by maximum likelihood.
 
     The topic model without priors: use it where counts are plenty, and latent Dirichlet
@@ -156,7 +154,6 @@ class PLSA(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
     array([2., 2.])
     """
 
-    _checks: ClassVar = {"accept_sparse": "csr"}
     _parameter_constraints: ClassVar = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -175,17 +172,6 @@ class PLSA(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
         return {"n_components": 3, "max_iter": 10}
-
-    @classmethod
-    def _test_data(cls) -> tuple[np.ndarray, None]:
-        rng = np.random.default_rng(0)
-        rates = rng.dirichlet(np.full(3, 0.2), 40) @ rng.dirichlet(np.full(6, 0.3), 3)
-        return rng.poisson(20 * rates).astype(np.float64), None
-
-    def _check(self, X: Any, reset: bool) -> Any:
-        X = super()._check(X, reset)
-        check_non_negative(X, f"PLSA.{'fit' if reset else 'transform'}")
-        return X
 
     def _learner(self, data: Data) -> EM:
         X = as_documents(data.X)
@@ -220,14 +206,3 @@ class PLSA(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
     def perplexity(self, X):
         """Return the perplexity of the documents X under mixtures fitted to them."""
         return float(np.exp(-self.score(X)))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that counts are not negative."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float32", "float64"]
-        return tags

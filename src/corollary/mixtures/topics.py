@@ -32,18 +32,49 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import digamma
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_non_negative
 
 from corollary import errors
+from corollary.base import Estimator, TopicModel, Transformer
 from corollary.mixtures.lda_kernels import fold_in_rows, log_predictions
 
-__all__ = ["Halves", "coherence", "completion_perplexity", "fold_in", "halve", "learn_prior"]
+__all__ = ["BaseTopics", "Halves", "coherence", "completion_perplexity", "fold_in", "halve", "learn_prior"]
 
 PRIOR_FLOOR = 1e-6
+
+
+class BaseTopics(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
+    """A model of counts of words, dense or sparse, with topics in ``components_``."""
+
+    _checks: ClassVar = {"accept_sparse": "csr"}
+
+    @classmethod
+    def _test_data(cls) -> tuple[np.ndarray, None]:
+        rng = np.random.default_rng(0)
+        rates = rng.dirichlet(np.full(3, 0.2), 40) @ rng.dirichlet(np.full(6, 0.3), 3)
+        return rng.poisson(20 * rates).astype(np.float64), None
+
+    def _check(self, X: Any, reset: bool) -> Any:
+        X = super()._check(X, reset)
+        check_non_negative(X, f"{type(self).__name__}.{'fit' if reset else 'transform'}")
+        return X
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that counts are not negative."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float32", "float64"]
+        return tags
 
 
 class Halves(NamedTuple):
