@@ -69,6 +69,23 @@ def test_a_graph_does_not_depend_on_its_order_or_its_company(layer, readout):
         np.testing.assert_allclose(model.predict_proba([turned])[0], expected, atol=1e-4)
 
 
+def test_edges_alone_tell_and_link_where_nodes_have_no_features():
+    graphs = [nx.cycle_graph(n) for n in range(4, 14)] + [nx.star_graph(n) for n in range(4, 14)]
+    y = np.repeat(["ring", "star"], 10)
+    bare = GraphClassifier(**QUICK).fit(graphs, y)
+    for G in graphs:
+        nx.set_node_attributes(G, 1.0, "x")
+    np.testing.assert_array_equal(
+        bare.predict_proba(graphs), GraphClassifier(**QUICK).fit(graphs, y).predict_proba(graphs)
+    )
+    mixed = [nx.path_graph(3), *graphs[1:]]
+    with pytest.raises(ValueError, match="graph 0: the graph must have node features x"):
+        GraphClassifier(**QUICK).fit(mixed, y)
+    ring = nx.cycle_graph(20)
+    model = LinkPredictor(random_state=0, training=Training(epochs=300)).fit(ring)
+    assert model.score(ring) > 0.95 and model.embedding_.shape == (20, 32)
+
+
 def test_a_union_is_its_graphs_side_by_side():
     graphs, _ = shapes(5)
     weighted = Graph(

@@ -78,6 +78,24 @@ def test_every_layer_takes_edge_weights(layer):
     assert not np.allclose(model.predict_proba(weighted), model.predict_proba(changed))
 
 
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_nodes_without_features_get_one_each(layer):
+    bare = replace(blocks(), x=None)
+    model = NodeClassifier(**{**SMALL, "layer": layer, "training": Training(epochs=3)}).fit(bare)
+    told = replace(bare, x=np.eye(60, dtype=np.float32))
+    np.testing.assert_allclose(model.predict_proba(told), model.predict_proba(bare), atol=1e-5)
+    with pytest.raises(ValueError, match="node features must have width 60; got width 50"):
+        model.predict(replace(blocks(50), x=None))
+
+
+def test_some_labels_of_a_networkx_graph_are_enough():
+    G = nx.karate_club_graph()
+    G.nodes[0]["y"], G.nodes[33]["y"] = "Mr. Hi", "Officer"  # the two who quarrelled
+    model = NodeClassifier(dropout=0.0, random_state=0, training=Training(epochs=100)).fit(G)
+    clubs = [club for _, club in G.nodes(data="club")]
+    assert model.score(G, clubs) > 0.8  # Kipf and Welling's example; ten seeds reach 0.97
+
+
 def test_labels_outside_the_training_mask_are_never_seen():
     g = blocks()
     hidden = np.where(g.train_mask | g.val_mask, g.y, -1)
@@ -334,7 +352,6 @@ def _with(**changes):
     (_with(y=np.arange(3)), ValueError, r"one label per node \(60\); got shape \(3,\)"),
     (_with(y=np.linspace(0, 1, 60)), TypeError, "labels must be classes; got real numbers"),
     (_with(train_mask=np.ones((60, 3), bool)), ValueError, r"train_mask must have shape \(n,\); got shape \(60, 3\)"),
-    (_with(x=None), ValueError, "must have node features"),
     (_with(x=sparse.csr_matrix(np.full((60, 2), np.nan))), ValueError, "node features must be finite"),
     (_with(x=sparse.csr_matrix(np.ones((59, 2)))), ValueError, r"nodes 0 to 58 \(there are 59\); got edge \d+ from"),
     (_with(edge_index=np.array([[0], [60]])), ValueError, r"nodes 0 to 59 \(there are 60\); got edge 0 from 0 to 60. Number"),

@@ -53,6 +53,9 @@ class LinkNetwork(nn.Module):
 class LinkPredictor(Transformer, BaseGraphEstimator):
     """Embed the nodes of a graph so that joined ones are alike, and predict missing edges.
 
+    The graph may be a PyTorch Geometric ``Data``, a networkx graph or a ``corollary.data.Graph``. Nodes without features
+    get one of their own each.
+
     Parameters
     ----------
     layer : str, default="gcn"
@@ -103,7 +106,6 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     >>> import networkx as nx
     >>> from corollary import LinkPredictor
     >>> G = nx.karate_club_graph()
-    >>> nx.set_node_attributes(G, {v: np.eye(34)[v] for v in G}, "x")
     >>> model = LinkPredictor(random_state=0).fit(G)
     >>> bool(model.link_probability([[0, 1]])[0] > model.link_probability([[0, 26]])[0])
     True

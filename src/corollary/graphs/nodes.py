@@ -9,6 +9,7 @@ nodes and edges, the loss only the labelled ones:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -68,6 +69,13 @@ class Tensors(NamedTuple):
         return Tensors(self.x[seen], edges, None if self.edge_weight is None else self.edge_weight[which])
 
 
+def with_indicators(graph: Graph) -> Graph:
+    """Return a graph whose nodes are told apart by one feature each."""
+    from scipy.sparse import eye_array
+
+    return replace(graph, x=eye_array(graph.num_nodes, dtype=np.float32, format="csr"))
+
+
 def stacked(parts: list[Any], device: Any, dtype: torch.dtype) -> Tensor | Sparse:
     """Return the rows of several tables of features, sparse if one of them is."""
     if not any(hasattr(part, "tocsr") for part in parts):
@@ -106,7 +114,10 @@ class BaseGraphEstimator(GradientTrained):
         return (self.n_features_in_, *sizes.tolist())
 
     def _check(self, X: Any, reset: bool) -> Graph:
-        graph = check_graph(X, type(self).__name__, dimension=None if reset else self.n_features_in_)
+        dimension = None if reset else self.n_features_in_
+        graph = check_graph(X, type(self).__name__, features=False, dimension=dimension)
+        if graph.x is None:
+            graph = check_graph(with_indicators(graph), type(self).__name__, dimension=dimension)
         if reset:
             self.n_features_in_ = graph.num_features
             self.dtype_ = str(graph.x.dtype)
@@ -128,7 +139,9 @@ class BaseGraphEstimator(GradientTrained):
 class NodeClassifier(Classifier, BaseGraphEstimator):
     """Classify the nodes of a graph from the labels of some of them.
 
-    The graph may be a PyTorch Geometric ``Data``, a networkx graph or a ``corollary.data.Graph``, as it is.
+    The graph may be a PyTorch Geometric ``Data``, a networkx graph or a ``corollary.data.Graph``, as it is. Edges go one way
+    (an undirected networkx edge, both ways); weights count, several between the same nodes and loops too. Nodes without
+    features get one of their own each, and then only they can be predicted.
 
     Parameters
     ----------
@@ -195,7 +208,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     >>> import networkx as nx
     >>> from corollary import NodeClassifier
     >>> G = nx.karate_club_graph()
-    >>> nx.set_node_attributes(G, {v: {"x": np.eye(34)[v], "y": G.nodes[v]["club"]} for v in G})
+    >>> nx.set_node_attributes(G, nx.get_node_attributes(G, "club"), "y")
     >>> bool(NodeClassifier(random_state=0).fit(G).score(G) > 0.9)
     True
     """
@@ -244,7 +257,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         Parameters
         ----------
         X : graph
-            The whole graph, with node features ``x``. Where it has a ``train_mask``, only those nodes'
+            The whole graph, usually with node features ``x``. Where it has a ``train_mask``, only those nodes'
             labels are learned from; where it has a ``val_mask``, those nodes decide when to stop.
         y : array-like of shape (n_nodes,), optional
             Labels, by default the graph's own ``y``. Nodes labelled -1, None or NaN have none.

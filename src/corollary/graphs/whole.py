@@ -10,6 +10,7 @@ both tell. A batch is the union of its graphs, with no edges between them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,9 @@ class GraphReadout(nn.Module):
 class GraphClassifier(Classifier, BaseGraphEstimator):
     """Classify whole graphs, such as molecules.
 
+    Graphs may be PyTorch Geometric's ``Data``, networkx graphs or ``corollary.data.Graph``. If no graph has node features,
+    all nodes get the same one, and the edges alone tell.
+
     Parameters
     ----------
     layer : str, default="gin"
@@ -169,8 +173,6 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
     >>> import networkx as nx
     >>> from corollary import GraphClassifier
     >>> graphs = [nx.cycle_graph(n) for n in range(4, 14)] + [nx.star_graph(n) for n in range(4, 14)]
-    >>> for G in graphs:
-    ...     nx.set_node_attributes(G, {v: [float(d)] for v, d in G.degree}, "x")
     >>> y = ["ring"] * 10 + ["star"] * 10
     >>> bool(GraphClassifier(random_state=0).fit(graphs, y).score(graphs, y) > 0.8)
     True
@@ -230,7 +232,11 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         return self._fit(X, y)
 
     def _check(self, X: Any, reset: bool) -> list[Graph]:
-        graphs = check_graphs(X, type(self).__name__, dimension=None if reset else self.n_features_in_)
+        name, dimension = type(self).__name__, None if reset else self.n_features_in_
+        graphs = check_graphs(X, name, features=False)
+        if all(g.x is None for g in graphs):
+            graphs = [replace(g, x=np.ones((g.num_nodes, 1), np.float32)) for g in graphs]
+        graphs = check_graphs(graphs, name, dimension=dimension)
         if reset:
             self.n_features_in_ = graphs[0].num_features
             self.dtype_ = str(np.result_type(*(g.x.dtype for g in graphs)))
