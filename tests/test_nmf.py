@@ -7,7 +7,7 @@ from sklearn.decomposition import NMF as Reference
 from sklearn.exceptions import ConvergenceWarning
 
 import corollary
-from corollary.completion.nmf import NMF
+from corollary.completion.nmf import LARGE, NMF
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 KL = {"solver": "mu", "beta_loss": "kullback-leibler"}
@@ -37,6 +37,20 @@ def test_coordinate_descent_takes_the_steps_of_scikit_learn(settings, made):
     np.testing.assert_allclose(W, V, atol=1e-8)
     np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-8)
     assert ours.reconstruction_err_ == pytest.approx(theirs.reconstruction_err_, rel=1e-8)
+    np.testing.assert_allclose(ours.transform(X), theirs.transform(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "order"), [({}, "F"), ({"shuffle": True}, "C"), ({"alpha_W": 0.01, "l1_ratio": 0.3}, "C")]
+)
+def test_a_pass_over_large_dense_data_takes_the_same_steps(settings, order):
+    X = np.asarray(parts(321, 250, 7, noise=0.2), order=order)
+    assert X.size >= LARGE
+    ours = NMF(7, max_iter=20, tol=0, random_state=0, **settings)
+    theirs = Reference(7, max_iter=20, tol=0, random_state=0, **settings)
+    np.testing.assert_allclose(ours.fit_transform(X), theirs.fit_transform(X), atol=1e-8)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-8)
+    assert ours.history_[-1]["violation"] < ours.history_[0]["violation"]
     np.testing.assert_allclose(ours.transform(X), theirs.transform(X), atol=1e-8)
 
 

@@ -22,6 +22,7 @@ fits = {
     "explicit": lambda: corollary.ALS(3, max_iter=4, tol=0.0, random_state=0).fit(R),
     "implicit": lambda: corollary.ALS(3, feedback="implicit", max_iter=4, tol=0.0, random_state=0).fit(R),
     "nmf": lambda: corollary.NMF(3, max_iter=6, tol=0.0, random_state=0).fit(R),
+    "nmf-dense": lambda: corollary.NMF(3, max_iter=6, tol=0.0, random_state=0).fit(rng.random((301, 230))),
     "nmf-kl": lambda: corollary.NMF(
         3, solver="mu", beta_loss="kullback-leibler", init="random", max_iter=6, tol=0.0, random_state=0
     ).fit(R),
@@ -57,6 +58,7 @@ def fitted(tmp_path_factory):
         ("explicit", ["user_factors_", "item_factors_", "user_bias_", "item_bias_"]),
         ("implicit", ["user_factors_", "item_factors_"]),
         ("nmf", ["components_", "reconstruction_err_"]),
+        ("nmf-dense", ["components_", "reconstruction_err_"]),
         ("nmf-kl", ["components_", "reconstruction_err_"]),
     ],
 )

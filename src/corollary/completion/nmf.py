@@ -42,9 +42,11 @@ from corollary.base import Data, Estimator, Transformer
 from corollary.completion import nmf_kernels as kernels
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.linalg_kernels import back_product, packed, partial_sums, unpacked
 
 __all__ = ["NMF"]
 
+LARGE = 1 << 16  # entries from which a sweep over dense data reads them once
 CHECK_EVERY = 10  # multiplicative sweeps between two looks at the loss
 SMALLEST = np.finfo(np.float64).eps  # smaller entries of H become zero under the divergences beta <= 1
 
@@ -125,25 +127,55 @@ class CoordinateDescent(_Factorisation):
     """HALS, eq. 2 left, on Gram matrices."""
 
     def sweep(self) -> Metrics:
+        fused = isinstance(self.X, np.ndarray) and self.X.size >= LARGE
+        total = self._in_one_pass() if fused else self._by_halves()
+        self.first = total if self.n_iter == 1 else self.first
+        self.converged = self.first == 0 or total / self.first <= self.tol
+        return {"violation": total}
+
+    def _order(self) -> np.ndarray:
+        K = self.W.shape[1]
+        return self.rng.permutation(K) if self.shuffle else np.arange(K)
+
+    def _in_one_pass(self) -> float:
+        """Sweep over the rows of W, which gives XᵀW on the way, and with it over those of H."""
+        run, (l1, l2) = current(), self.penalties[0]
+        W, Ht, K = self.W, self.Ht, self.W.shape[1]
+        rows = run.shard(len(W))
+        X, mine, violation = self.X[rows], W[rows], np.zeros(rows.stop - rows.start)
+        sums = partial_sums(X, K)[:, :, : 0 if self.hold_H else None]
+        G, order = _gram(Ht, l2), self._order()
+        kernels.descend_dense(X, mine, G, packed(Ht), W.dtype.type(l1), order, violation, sums)
+        _gathered(W, rows)
+        total = float(run.sum(np.array(violation.sum())))
+        if self.hold_H:
+            return total
+        (l1, l2), violation = self.penalties[1], np.zeros(len(Ht))
+        C = run.sum(unpacked(sums.sum(0), K)) - Ht.dtype.type(l1)
+        kernels.descend_rows(Ht, _gram(W, l2), C, self._order(), violation)
+        return total + float(violation.sum())
+
+    def _by_halves(self) -> float:
         run, total = current(), 0.0
         for view, A, B, (l1, l2) in self.halves():
-            rows, K = run.shard(len(A)), A.shape[1]
-            order = self.rng.permutation(K) if self.shuffle else np.arange(K)
+            rows, order = run.shard(len(A)), self._order()
             part, violation = A[rows], np.zeros(rows.stop - rows.start)
             if self.masked:
                 l1, l2 = A.dtype.type(l1), A.dtype.type(l2)
                 kernels.descend_known(*view.csr(rows), part, B, l1, l2, order, violation)
             else:
-                other = torch.from_numpy(B)
-                G, C = (other.T @ other).numpy(), view.dot(B, rows)
-                G.flat[:: K + 1] += A.dtype.type(l2)
-                C -= A.dtype.type(l1)
-                kernels.descend_rows(part, G, C, order, violation)
+                C = view.dot(B, rows) - A.dtype.type(l1)
+                kernels.descend_rows(part, _gram(B, l2), C, order, violation)
             _gathered(A, rows)
             total += float(run.sum(np.array(violation.sum())))
-        self.first = total if self.n_iter == 1 else self.first
-        self.converged = self.first == 0 or total / self.first <= self.tol
-        return {"violation": total}
+        return total
+
+
+def _gram(B: np.ndarray, l2: float) -> np.ndarray:
+    """Return BᵀB with the squared penalty on its diagonal."""
+    G = back_product(B, B)
+    G.flat[:: len(G) + 1] += B.dtype.type(l2)
+    return G
 
 
 class Multiplicative(_Factorisation):

@@ -5,43 +5,82 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["descend_known", "descend_rows", "divergence_known", "multiply_rows"]
+from corollary.linalg_kernels import BLOCK, accumulate, accumulate_back
+
+__all__ = ["descend_dense", "descend_known", "descend_rows", "divergence_known", "multiply_rows"]
 
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "parallel": True}
-LANES = 16  # rows that are updated side by side
+LANES = BLOCK  # rows that are updated side by side
 TINY = np.finfo(np.float32).eps  # what stands for a zero in a denominator, as in scikit-learn
+
+
+@njit(**{**FLAT, "parallel": False})
+def _descend(A, first, count, G, c, order, violation):  # pragma: no cover - compiled
+    """One sweep of eq. 2 over the coordinates of ``count`` rows side by side, given c = (X B)ᵀ, a vector register wide."""
+    K = A.shape[1]
+    zero, one = A.dtype.type(0), A.dtype.type(1)
+    a = np.zeros((K, LANES), A.dtype)
+    slope, total = np.empty(LANES, A.dtype), np.zeros(LANES, A.dtype)
+    for i in range(count):
+        for k in range(K):
+            a[k, i] = A[first + i, k]
+    for k in order:
+        for i in range(LANES):
+            slope[i] = -c[k, i]
+        for j in range(K):
+            g = G[k, j]
+            for i in range(LANES):
+                slope[i] += g * a[j, i]
+        step = one / G[k, k] if G[k, k] != zero else zero
+        for i in range(LANES):
+            total[i] += abs(min(slope[i], zero) if a[k, i] == zero else slope[i])
+            a[k, i] = max(a[k, i] - step * slope[i], zero)
+    for i in range(count):
+        violation[first + i] = total[i]
+        for k in range(K):
+            A[first + i, k] = a[k, i]
 
 
 @njit(**FLAT)
 def descend_rows(A, G, C, order, violation):  # pragma: no cover - compiled
-    """One sweep of eq. 2 over the coordinates of every row, given G = BᵀB and C = X B.
+    """One sweep of eq. 2 over every row, given G = BᵀB and C = X B.
 
-    ``violation`` gets each row's sum of projected gradients. Rows go side by side, a vector register wide.
+    ``violation`` gets each row's sum of projected gradients.
     """
     n, K = A.shape
-    zero, one = A.dtype.type(0), A.dtype.type(1)
     for block in prange((n + LANES - 1) // LANES):
         first, count = block * LANES, min(LANES, n - block * LANES)
-        a, c = np.zeros((K, LANES), A.dtype), np.zeros((K, LANES), A.dtype)
-        slope, total = np.empty(LANES, A.dtype), np.zeros(LANES, A.dtype)
+        c = np.zeros((K, LANES), A.dtype)
         for i in range(count):
             for k in range(K):
-                a[k, i], c[k, i] = A[first + i, k], C[first + i, k]
-        for k in order:
-            for i in range(LANES):
-                slope[i] = -c[k, i]
-            for j in range(K):
-                g = G[k, j]
-                for i in range(LANES):
-                    slope[i] += g * a[j, i]
-            step = one / G[k, k] if G[k, k] != zero else zero
-            for i in range(LANES):
-                total[i] += abs(min(slope[i], zero) if a[k, i] == zero else slope[i])
-                a[k, i] = max(a[k, i] - step * slope[i], zero)
-        for i in range(count):
-            violation[first + i] = total[i]
+                c[k, i] = C[first + i, k]
+        _descend(A, first, count, G, c, order, violation)
+
+
+@njit(**FLAT)
+def descend_dense(X, A, G, B, l1, order, violation, sums):  # pragma: no cover - compiled
+    """Like ``descend_rows``, for C = X B - l1 of dense rows, and XᵀA of the new A: X is read once for both.
+
+    B and the ``sums`` of XᵀA, one for each part of the rows, lie in panels; empty sums, no second product.
+    """
+    n, K = A.shape
+    parts, (p, _, width) = len(sums), B.shape
+    for part in prange(parts):
+        stop = (part + 1) * n // parts
+        c = np.zeros((K, LANES), A.dtype)
+        for first in range(part * n // parts, stop, LANES):
+            count = min(LANES, stop - first)
+            block = np.zeros((p, LANES, width), A.dtype)
+            accumulate(block, 0, X, first, count, B)
             for k in range(K):
-                A[first + i, k] = a[k, i]
+                for i in range(count):
+                    c[k, i] = block[k // width, i, k % width] - l1
+            _descend(A, first, count, G, c, order, violation)
+            if sums.size:
+                for k in range(K):
+                    for i in range(count):
+                        block[k // width, i, k % width] = A[first + i, k]
+                accumulate_back(sums[part], X, first, count, block, 0)
 
 
 @njit(**FLAT)
