@@ -12,6 +12,7 @@ from torch import nn
 from corollary import MLPClassifier, MLPRegressor, Training
 from corollary.networks.mlp import MLP
 from corollary.nn.normalisation import BatchNorm1d, BatchNorm2d
+from corollary.testing import overfitted
 
 VARIANTS = {
     "plain": {},
@@ -63,16 +64,7 @@ def test_backward_reaches_every_parameter(name):
 @every
 def test_one_batch_can_be_overfitted(name):
     module, x, y = net(name, (6, 32, 32, 3)), rows(12), torch.arange(12) % 3
-    for part in module.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    for _ in range(300):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(module(x), y)
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < 0.05
+    assert overfitted(module, lambda: nn.functional.cross_entropy(module(x), y), below=0.05) < 0.05
 
 
 @every

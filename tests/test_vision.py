@@ -11,6 +11,7 @@ from PIL import Image
 from torch import nn
 
 from corollary import ImageClassifier, Segmenter, Training
+from corollary.testing import overfitted
 from corollary.vision import VGG, AlexNet, DenseNet, GoogLeNet, LeNet5, ResNet, UNet, ViT
 from corollary.vision.lenet import TABLE
 from corollary.vision.nets import NETS, build
@@ -121,18 +122,8 @@ def test_one_batch_can_be_overfitted(name):
     rng = torch.Generator().manual_seed(0)
     x = torch.rand(8, 1, 16, 16, generator=rng)
     y = (x[:, 0] > 0.5).long() if name == "unet" else torch.arange(8) % 3
-    for part in net.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-    optimizer = torch.optim.Adam(net.parameters(), 3e-3)
-    for _ in range(120):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        if float(loss.detach()) < 0.05:
-            break
-    assert float(loss.detach()) < 0.05
+    loss = lambda: nn.functional.cross_entropy(net(x), y)
+    assert overfitted(net, loss, below=0.05, learning_rate=3e-3) < 0.05
 
 
 @pytest.mark.parametrize("name", NAMES)

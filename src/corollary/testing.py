@@ -26,7 +26,7 @@ from corollary.base import roles
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
 
-__all__ = ["CHECKS", "cases", "check_estimator", "outputs", "sample_data"]
+__all__ = ["CHECKS", "cases", "check_estimator", "outputs", "overfitted", "sample_data"]
 
 
 class CheckFailed(AssertionError):
@@ -305,3 +305,31 @@ def check_estimator(model: Any) -> None:
     """Run every check on an estimator with a fixed ``random_state``; raise at the first that fails."""
     for check, X, y in cases(model):
         check(model, X, y)
+
+
+def overfitted(
+    net: Any, loss: Callable[[], Any], *, below: float, steps: int = 600, learning_rate: float = 1e-2
+) -> float:
+    """Train a torch module, without dropout, until ``loss()`` is below a bound; return the last loss.
+
+    A net that cannot learn one batch by heart has an error in it.
+
+    >>> import torch
+    >>> net, x = torch.nn.Linear(1, 1), torch.tensor([[0.0], [1.0]])
+    >>> overfitted(net, lambda: (net(x) - 3 * x).square().mean(), below=0.01, learning_rate=0.1) < 0.01
+    True
+    """
+    import torch
+
+    for part in net.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    optimizer = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], learning_rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        optimizer.step()
+        if float(value.detach()) < below:
+            break
+    return float(value.detach())

@@ -19,7 +19,7 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
 
-__all__ = ["BaseSequence", "BaseSequenceNetwork", "in_batches"]
+__all__ = ["NAMES", "BaseSequence", "BaseSequenceNetwork", "evaluated", "in_batches", "scale_of"]
 
 STEPS = 16384  # padded steps evaluated at a time where no gradient is needed
 NAMES = {"string": "strings", "token": "lists of words", "code": "integers", "vector": "vectors"}
@@ -35,6 +35,25 @@ def in_batches(data: Ragged | RaggedBatches, steps: int = STEPS) -> Iterator[tup
         rows = order[begin : begin + max(1, steps // longest)]
         yield rows, *batch(rows)
         begin += len(rows)
+
+
+def evaluated(data: Ragged, call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
+    """Return ``call(padded, lengths)`` for each sequence, in the order given."""
+    out: list[Any] = [None] * len(data)
+    with torch.inference_mode():
+        for rows, x, lengths in in_batches(data):
+            for row, result in zip(rows.tolist(), call(x, lengths).cpu().numpy()):
+                out[row] = result
+    return out
+
+
+def scale_of(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and spread of every feature over all steps; 0 and 1 where there is nothing to measure."""
+    steps = np.concatenate(parts).astype(np.float64)
+    if not len(steps):
+        return np.zeros(steps.shape[1]), np.ones(steps.shape[1])
+    spread = steps.std(0)
+    return steps.mean(0), np.where(spread > 0, spread, 1.0)
 
 
 def _kind_of(part: Any) -> str:
@@ -87,14 +106,7 @@ class BaseSequence(GradientTrained):
         return Ragged.of(parts, dtype, device)
 
     def _evaluate(self, X: list[np.ndarray], call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
-        """Return ``call(padded, lengths)`` for each sequence, in the order given."""
-        data = self._ragged(X, next(self.module_.parameters()).device)
-        out: list[Any] = [None] * len(X)
-        with torch.inference_mode():
-            for rows, x, lengths in in_batches(data):
-                for row, result in zip(rows.tolist(), call(x, lengths).cpu().numpy()):
-                    out[row] = result
-        return out
+        return evaluated(self._ragged(X, next(self.module_.parameters()).device), call)
 
 
 class BaseSequenceNetwork(BaseSequence):
@@ -148,8 +160,5 @@ class BaseSequenceNetwork(BaseSequence):
                 "Leave truncation at None.",
             )
         if self.kind_ == "vector":
-            steps = np.concatenate(parts).astype(np.float64)
-            spread = steps.std(0)
-            self.feature_mean_ = steps.mean(0)
-            self.feature_scale_ = np.where(spread > 0, spread, 1.0)
+            self.feature_mean_, self.feature_scale_ = scale_of(parts)
         return self._ragged(parts, current().device)

@@ -13,7 +13,7 @@ from corollary.base import GradientTrained
 from corollary.data.kinds import check_sets
 from corollary.engine.ragged import Ragged
 from corollary.engine.run import current
-from corollary.sequences.common import in_batches
+from corollary.sequences.common import evaluated, scale_of
 
 __all__ = ["BaseSets"]
 
@@ -34,20 +34,10 @@ class BaseSets(GradientTrained):
 
     def _scale(self, sets: list[np.ndarray]) -> None:
         """Learn the shift and the scale of each feature."""
-        elements = np.concatenate(sets).astype(np.float64)
-        spread = elements.std(0) if len(elements) else np.ones(self.n_features_in_)
-        self.feature_mean_ = elements.mean(0) if len(elements) else np.zeros(self.n_features_in_)
-        self.feature_scale_ = np.where(spread > 0, spread, 1.0)
+        self.feature_mean_, self.feature_scale_ = scale_of(sets)
 
     def _ragged(self, sets: list[np.ndarray], device: Any = None) -> Ragged:
         return Ragged.of(sets, getattr(torch, self.dtype_), current().device if device is None else device)
 
     def _evaluate(self, X: list[np.ndarray], call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
-        """Return ``call(padded, lengths)`` for each set, in the order given."""
-        data = self._ragged(X, next(self.module_.parameters()).device)
-        out: list[Any] = [None] * len(X)
-        with torch.inference_mode():
-            for rows, x, lengths in in_batches(data):
-                for row, result in zip(rows.tolist(), call(x, lengths).cpu().numpy()):
-                    out[row] = result
-        return out
+        return evaluated(self._ragged(X, next(self.module_.parameters()).device), call)
