@@ -14,7 +14,7 @@ from PIL import Image
 from scipy import sparse
 
 from corollary.data import Graph
-from corollary.data.graphs import both_ways, from_networkx
+from corollary.data.graphs import both_ways, divided, from_networkx
 from corollary.data.kinds import (
     check_graph,
     check_graphs,
@@ -397,6 +397,38 @@ def test_nodes_must_agree_on_their_attributes():
     G.nodes[1]["x"] = [1.0, 2.0]
     with pytest.raises(ValueError, match="must have one shape"):
         check_graph(G, "GCN")
+
+
+def union():
+    """Two graphs whose nodes alternate, the second with a loop."""
+    x = np.arange(10.0).reshape(5, 2)
+    edges = np.array([[0, 1, 2, 3, 4], [2, 3, 0, 3, 0]])
+    return Graph(x, edges, edge_weight=np.arange(5.0)), np.array([0, 1, 0, 1, 0])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_a_union_is_divided_into_its_graphs(form):
+    graph, batch = union()
+    first, second = divided(
+        Graph(form(graph.x), graph.edge_index, edge_weight=graph.edge_weight), batch, "load"
+    )
+    whole = [sparse.csr_matrix(g.x).toarray() for g in (first, second)]
+    assert np.array_equal(whole[0], graph.x[::2]) and np.array_equal(whole[1], graph.x[1::2])
+    assert first.edge_index.tolist() == [[0, 1, 2], [1, 0, 0]] and first.edge_weight.tolist() == [0, 2, 4]
+    assert second.edge_index.tolist() == [[0, 1], [1, 1]] and second.edge_weight.tolist() == [1, 3]
+    lone = divided(Graph(None, np.empty((2, 0), int), num_nodes=3), [1, 0, 2], "load")
+    assert [(g.num_nodes, g.num_edges, g.x) for g in lone] == [(1, 0, None)] * 3
+
+
+@pytest.mark.parametrize("batch, message", [
+    ([0, 1, 0], r"number of a graph for every node \(5\); got shape \(3,\) of int64"),
+    ([0.0, 1, 0, 1, 0], "got shape .5,. of float64"), (None, "got shape"),
+    ([0, 2, 0, 2, 0], r"number the graphs from 0, each with a node; got \[0 2\]"),
+    ([0, 0, 0, 1, 0], "edges must stay inside a graph; got edge 1 from graph 0 to 1"),
+])  # fmt: skip
+def test_a_union_that_cannot_be_divided_is_named(batch, message):
+    with pytest.raises(ValueError, match=message):
+        divided(union()[0], batch, "load")
 
 
 def test_graph_collections(Data):

@@ -260,6 +260,8 @@ def test_npz_of_sequences_and_sets(saved):
     found = data.load(saved("t.npz", X=frames, lengths=lengths, y=np.array([0, 1])))
     assert found.kind == "sequence" and [s.shape for s in found.X] == [(2, 2), (3, 2)]
     assert data.load(saved("t.npz", X=frames, lengths=lengths), kind="set").kind == "set"
+    found = data.load(saved("t.npz", X=frames, lengths=np.array([5, 0])), kind="set")
+    assert [s.shape for s in found.X] == [(5, 2), (0, 2)]
     found = data.load(saved("t.npz", a=np.array([1, 2]), b=np.array([3])), kind="sequence")
     assert [s.tolist() for s in found.X] == [[1, 2], [3]]
 
@@ -269,6 +271,10 @@ def test_npz_of_a_graph_and_of_ratings(saved, tmp_path):
     found = data.load(saved("g.npz", x=np.eye(4), edge_index=edges, y=np.arange(4)))
     assert found.kind == "graph" and found.X.num_nodes == 4 and found.y.tolist() == [0, 1, 2, 3]
     assert data.load(saved("g.npz", edge_index=edges, num_nodes=np.array(9))).X.num_nodes == 9
+    many = {"x": np.eye(4), "edge_index": edges, "batch": np.array([0, 0, 0, 1]), "y": np.array([5, 7])}
+    found = data.load(saved("g.npz", **many))
+    assert found.kind == "graphs" and [g.num_nodes for g in found.X] == [3, 1] and found.y.tolist() == [5, 7]
+    assert data.load(saved("g.npz", **many), kind="graph").X.num_nodes == 4
     R = sparse.random(5, 6, 0.5, "csr", rng=np.random.default_rng(0))
     for form in ("csr", "csc"):
         sparse.save_npz(tmp_path / "r.npz", R.asformat(form))
@@ -305,6 +311,7 @@ def test_object_arrays_are_never_unpickled(saved, tmp_path, capsys):
         ({"X": np.ones((5, 2)), "lengths": np.array([2.0, 3.0])}, {}, "lengths must be a list of integers"),
         ({"x_train": np.ones((2, 3)), "x_test": np.ones((2, 4))}, {}, "must fit together"),
         ({"edge_index": np.array([[0], [9]]), "x": np.ones((2, 1))}, {}, "edges must join nodes 0 to 1"),
+        ({"edge_index": np.array([[0], [1]])}, {"kind": "graphs"}, "batch must have the number of a graph"),
         ({"X": np.ones(3)}, {}, r"rows and columns; got shape \(3,\). Pass kind="),
         ({"X": np.full((1, 2, 2), 7.0)}, {}, r"load: float images must lie in \[0, 1\]"),
     ],

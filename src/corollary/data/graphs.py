@@ -17,7 +17,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import as_array
 
-__all__ = ["Graph", "both_ways", "check_graph", "check_graphs", "from_networkx"]
+__all__ = ["Graph", "both_ways", "check_graph", "check_graphs", "divided", "from_networkx"]
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -242,6 +242,38 @@ def _mask(values: Any, name: str, n: int, owner: str) -> np.ndarray | None:
 
 
 # ----------------------------------------------------------------------------------- conversions
+
+
+def divided(graph: Graph, batch: Any, owner: str) -> list[Graph]:
+    """Return the graphs of a union; ``batch`` (n,) says which one each node belongs to, from 0 on."""
+    of = as_array(batch)
+    if of.shape != (graph.num_nodes,) or not np.issubdtype(of.dtype, np.integer):
+        must = f"batch must have the number of a graph for every node ({graph.num_nodes})"
+        raise errors.value(owner, must, f"shape {of.shape} of {of.dtype}")
+    if of.min() < 0 or not np.bincount(of).all():
+        raise errors.value(owner, "batch must number the graphs from 0, each with a node", np.unique(of))
+    crossing = np.flatnonzero(of[graph.edge_index[0]] != of[graph.edge_index[1]])
+    if crossing.size:
+        a, b = of[graph.edge_index[:, crossing[0]]]
+        raise errors.value(
+            owner, "edges must stay inside a graph", f"edge {crossing[0]} from graph {a} to {b}"
+        )
+    owner_of_edge, counts = of[graph.edge_index[0]], np.bincount(of)
+    place = np.argsort(np.argsort(of, kind="stable"))  # where a node stands once they are sorted by graph
+    edges = place[graph.edge_index] - (np.cumsum(counts) - counts)[owner_of_edge]
+
+    def parts(values: Any, key: np.ndarray) -> list[Any]:
+        if values is None:
+            return [None] * len(counts)
+        order, ends = np.argsort(key, kind="stable"), np.cumsum(np.bincount(key, minlength=len(counts)))
+        return [values[rows] for rows in np.split(order, ends[:-1])]
+
+    fields = (parts(graph.x, of), parts(edges.T, owner_of_edge))
+    weights, attributes = (parts(v, owner_of_edge) for v in (graph.edge_weight, graph.edge_attr))
+    return [
+        Graph(x, np.ascontiguousarray(ends.T), edge_weight=weight, edge_attr=attr, num_nodes=int(n))
+        for x, ends, weight, attr, n in zip(*fields, weights, attributes, counts)
+    ]
 
 
 def _is_networkx(X: Any) -> bool:

@@ -11,6 +11,7 @@ path                                                 kind
 ``.npy``                                             table if 2-D, image if 3-D or 4-D
 ``.npz``                                             ratings if written by ``scipy.sparse.save_npz`` (a
                                                      table if told so), graph with ``edge_index``,
+                                                     graphs with ``batch`` too (the graph of each node),
                                                      sequence with ``lengths``, else as ``.npy``;
                                                      data in ``X``, target in ``y``
 ``.txt``                                             text, a document per line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from corollary import errors
 from corollary.data import kinds, tables, texts
 from corollary.data.arrays import as_array, concatenated, sparse_from
 from corollary.data.dataset import Dataset
+from corollary.data.graphs import divided
 
 __all__ = ["from_arrays", "from_memory", "no_target"]
 
@@ -76,7 +78,7 @@ def _canonical(X: Any, kind: str) -> Any:
         return images[:, 0] if _dimensions(X) == 3 else images
     checks: dict[str, Any] = {
         "sequence": kinds.check_sequences,
-        "set": kinds.check_sets,
+        "set": partial(kinds.check_sets, min_size=0),  # a model that needs elements says so
         "text": kinds.check_texts,
     }
     if kind in checks:
@@ -113,9 +115,13 @@ def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | N
     if target is not None and target not in arrays:
         raise errors.unknown("load", "array", target, arrays, f"{name}.npz holds no other.")
     key = target or next((k for k in _Y_KEYS if k in arrays), None)
-    if "edge_index" in arrays and kind in (None, "graph"):
+    if "edge_index" in arrays and kind in (None, "graph", "graphs"):
         graph = _ArraysOf(arrays, key)
-        return from_memory(graph, "graph", None, name)
+        if kind == "graph" or (kind is None and "batch" not in arrays):
+            return from_memory(graph, "graph", None, name)
+        union = kinds.check_graph(graph, "load", features=False)
+        graphs = divided(union, arrays.get("batch"), "load")
+        return _labelled(graphs, union.y, "graphs", name, False)
     if {"x_train", "x_test"} <= set(arrays):
         return _with_split(arrays, kind, name)
     rest = {k: v for k, v in arrays.items() if k != key}
