@@ -1,11 +1,16 @@
 """BERT's heads against transformers, on tiny tasks, on long texts and on bad input."""
 
+import csv
+import json
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 import corollary
 from corollary import BERT, BERTAnswerer, BERTClassifier, BERTRegressor, BERTTagger, Training
+from corollary.cli import main
 from corollary.language.bert_answerer import best_span, span_loss
 from corollary.language.bert_tagger import tagging_loss, windows
 from corollary.language.checkpoints import bert_weights
@@ -316,3 +321,41 @@ def test_bad_input_is_named(bert, task, data, error, words):
     X, y = data if len(data) == 2 else (data, data)
     with pytest.raises(error, match=words):
         bert.fine_tune(X, y, task=task, training=Training(1))
+
+
+# --- from the command line --------------------------------------------------------------------------------
+
+TABLES = {
+    "bert-regressor": ([("warm sun", 1.5), ("cold ice", -1.0)], "root-mean-square error"),
+    "bert-tagger": ([("the sun", "article noun"), ("a warm sea", "article adjective noun")], "accuracy"),
+    "bert-answerer": (
+        [("who? [SEP] the sun saw", "the sun"), ("what? [SEP] a sea", "sea")],
+        "share of exact answers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_texts_on_the_command_line(name, tmp_path, monkeypatch, capsys):
+    rows, metric = TABLES[name]
+    monkeypatch.chdir(tmp_path)
+    with open("texts.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("text", "y"), *rows * 8])
+    sizes = "n_layers=1 dimension=16 n_heads=2 training.epochs=2".split()
+    options = [word for size in sizes for word in ("--set", size)]
+    options += ["--kind", "text", "--target", "y", "--run", "r", "--json"]
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["corollary", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        return capsys.readouterr().out
+
+    told = call("fit", name, "--data", "texts.csv", *options)
+    assert isinstance(json.loads(told)[f"held-out {metric}"], float)
+    call("predict", "r", "--data", "texts.csv", "--out", "p.csv")
+    with open("p.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    parts = [len(text.split()) for text, _ in rows] if name == "bert-tagger" else [1, 1]
+    assert len(found) == 8 * sum(parts) and "prediction" in found[0]

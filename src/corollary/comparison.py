@@ -128,6 +128,7 @@ TASKS: dict[str, Task] = {
     "tagging": Task("tagger", "accuracy", _own_score),
     "forecasting": Task("forecaster", "R² one step ahead", _own_score),
     "translation": Task("translator", "share of exact texts", _own_score),
+    "answering": Task("answerer", "share of exact answers", _own_score),
 }
 
 

@@ -167,7 +167,8 @@ def _as_grey(masks: Any, classes: Any, like: np.ndarray) -> np.ndarray:
 
 def _tagged(model: Any, dataset: Dataset) -> Iterator[Section]:
     if dataset.y is not None:
-        truth, found = np.concatenate(list(dataset.y)), np.concatenate(model.predict(dataset.X))
+        truth = np.concatenate(model._labels(model._query(dataset.X), dataset.y))
+        found = np.concatenate(model.predict(dataset.X))
         text = f"True against predicted labels of all parts; {np.mean(truth == found):.1%} are right."
         yield "Confusion", text, plot.confusion(truth, found)
 
@@ -187,6 +188,11 @@ def _translated(model: Any, dataset: Dataset) -> Iterator[Section]:
     for text, found, right in zip(texts, model.predict(texts), wanted):
         lines.append(f"{text} → {found}" + ("" if right is None else f"   ({right})"))
     yield "Translations", "\n".join(lines), None
+
+
+def _answered(model: Any, dataset: Dataset) -> Iterator[Section]:
+    for _, lines, picture in _translated(model, dataset):
+        yield "Answers", lines, picture
 
 
 def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -251,5 +257,6 @@ SECTIONS: dict[str, Callable[[Any, Dataset], Iterator[Section]]] = {
     "tagger": _tagged,
     "forecaster": _forecast,
     "translator": _translated,
+    "answerer": _answered,
     "language-model": _continued,
 }

@@ -43,8 +43,8 @@ def windows(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
 class BERTTagger(Tagger, BaseHead):
     """Label every word of texts with a BERT: parts of speech, names.
 
-    From scratch, or by ``BERT.fine_tune(X, y, task="tagging")``. A text is a list of words, or a string, of which the words
-    are what blanks part; y has one list of labels for each.
+    From scratch, or by ``BERT.fine_tune(X, y, task="tagging")``. A text is a list of words, y has one list of labels for
+    each; both may also be strings, parted at blanks.
 
     Parameters
     ----------
@@ -121,6 +121,12 @@ class BERTTagger(Tagger, BaseHead):
         if not texts:
             raise value(owner, must, "an empty list")
         return [[str(word) for word in text] for text in texts]
+
+    def _labels(self, X: list[list[str]], y: Any) -> list[np.ndarray]:
+        listed = isinstance(y, Iterable) and not isinstance(y, str)
+        return super()._labels(
+            X, [part.split() if isinstance(part, str) else part for part in y] if listed else y
+        )
 
     def _windows(self, texts: list[list[str]]) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
         """Return framed windows, where in each its words begin, and how many windows each text has."""
