@@ -72,6 +72,9 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
+    neighbours : int or sequence of int, optional
+        The most edges per node and layer that an update follows, drawn at random; for graphs of which only a part fits.
+        Set ``Training(batch_size=...)`` too. By default all edges. Fewer are faster and noisier.
     training : Training, optional
         How to descend; a sample is an edge, and by default every update sees all of them.
     random_state : int or RandomState, optional
@@ -123,6 +126,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         heads=8,
         output_heads=1,
         order=3,
+        neighbours=None,
         training=None,
         random_state=None,
     ):
@@ -133,6 +137,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         self.heads = heads
         self.output_heads = output_heads
         self.order = order
+        self.neighbours = neighbours
         self.training = training
         self.random_state = random_state
 
@@ -183,11 +188,15 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
             raise value(type(self).__name__, "the graph must have edges to learn from", "none", do)
         self.shape_, self.edge_index_ = (graph.num_nodes, graph.num_nodes), graph.edge_index
         self._graph = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
-        tensors = self._graph
+        tensors, counts = self._graph, self._counts(len(self._widths()) - 1)
 
         def objective(module: nn.Module, joined: Tensor) -> Tensor:
             other = torch.randint(graph.num_nodes, joined.shape, device=joined.device)
-            logits = module(*tensors, torch.cat([joined, other]))
+            part, pairs = tensors, torch.cat([joined, other])
+            if counts is not None and module.training:
+                nodes, pairs = pairs.unique(return_inverse=True)
+                part = tensors.around(nodes, counts, seed=int(torch.randint(2**62, ())))
+            logits = module(*part, pairs)
             truth = torch.zeros_like(logits)
             truth[: len(joined)] = 1.0
             return 2 * F.binary_cross_entropy_with_logits(logits, truth)

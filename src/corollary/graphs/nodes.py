@@ -100,6 +100,7 @@ class BaseGraphEstimator(GradientTrained):
         "heads": [Interval(Integral, 1, None, closed="left")],
         "output_heads": [Interval(Integral, 1, None, closed="left")],
         "order": [Interval(Integral, 1, None, closed="left")],
+        "neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -112,6 +113,17 @@ class BaseGraphEstimator(GradientTrained):
         if sizes.size and sizes.min() < 1:
             raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
         return (self.n_features_in_, *sizes.tolist())
+
+    def _counts(self, layers: int) -> tuple[int, ...] | None:
+        """Return how many neighbours each layer samples."""
+        if self.neighbours is None:
+            return None
+        alike = np.ndim(self.neighbours) == 0
+        counts = np.broadcast_to(self.neighbours, layers) if alike else self.neighbours
+        if len(counts) != layers or min(counts) < 1:
+            must = f"neighbours must be positive, one number or one for each of the {layers} layers"
+            raise value(type(self).__name__, must, self.neighbours)
+        return tuple(int(count) for count in counts)
 
     def _check(self, X: Any, reset: bool) -> Graph:
         dimension = None if reset else self.n_features_in_
@@ -217,7 +229,6 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         **BaseGraphEstimator._parameter_constraints,
         **{name: [None, *BaseGraphEstimator._parameter_constraints[name]] for name in NET},
         "normalize": ["boolean", StrOptions({"auto"})],
-        "neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -346,7 +357,8 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         tensors = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
         nodes, nodes_held = (as_tensor(np.flatnonzero(mask)).to(run.device) for mask in (learned, held))
         labels, labels_held = (as_tensor(codes).to(run.device)[part] for part in (nodes, nodes_held))
-        counts, learn, check = self._counts(), self._view(tensors, nodes), self._view(tensors, nodes_held)
+        counts = self._counts(len(self._widths()))
+        learn, check = self._view(tensors, nodes), self._view(tensors, nodes_held)
 
         def objective(module: nn.Module, nodes: Tensor, labels: Tensor) -> Tensor:
             if counts is None or not module.training:
@@ -374,19 +386,6 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         place = torch.zeros(n, dtype=torch.int64, device=nodes.device)
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
         return lambda module, chosen: module(*part)[place[chosen]]
-
-    def _counts(self) -> tuple[int, ...] | None:
-        """Return how many neighbours each layer samples."""
-        if self.neighbours is None:
-            return None
-        layers = len(self._widths())
-        counts = (
-            np.broadcast_to(self.neighbours, layers) if np.ndim(self.neighbours) == 0 else self.neighbours
-        )
-        if len(counts) != layers or min(counts) < 1:
-            must = f"neighbours must be positive, one number or one for each of the {layers} layers"
-            raise value(type(self).__name__, must, self.neighbours)
-        return tuple(int(count) for count in counts)
 
     def _module(self) -> GraphNetwork:
         widths = (*self._widths(), len(self.classes_))
