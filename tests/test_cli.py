@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from corollary.cli import main
+from corollary.cli.using import predict_with
 
 
 def corollary(*words, cwd=None):
@@ -207,6 +208,9 @@ def test_resume_goes_on(workplace):
         (["fit", "mlp", "--data", "iris", "--set", "activation=rulu"], "activation"),
         (["fit", "mlp", "--data", "iris", "--set", "nonsense"], "--set takes key=value"),
         (["fit", "als", "--data", "iris"], "data must be of kind ratings"),
+        (["fit", "exact-recovery", "--data", "iris"], "Use `corollary compute exact-recovery`"),
+        (["compute", "perceptron"], "Use `corollary fit perceptron`"),
+        (["compute", "scalar-factorisation", "--set", "a=2"], "c, t must be given; got a"),
         (["predict", "runs/none", "--data", "iris", "--out", "x.csv"], "no model in"),
         (["predict", "runs/flowers", "--data", "iris", "--out", "x.csv"], "columns of the fit"),
         (["sample", "runs/flowers", "--out", "x.csv"], "must be a generator"),
@@ -242,3 +246,22 @@ def test_check_and_formula():
     wrong = json.loads(good("check", "information", "--wrong", "--json"))
     assert not any(row["holds"] for row in wrong)
     assert "LaTeX" in good("formula", "prob-bayes-rule")
+
+
+def test_functions_are_computed(here):
+    found = json.loads(
+        here("compute", "scalar-factorisation", "--set", "a=2", "--set", "c=0.1", "--set", "t=[0,9]")
+    )
+    np.testing.assert_allclose(found, [0.1, 2.0], atol=1e-6)
+    curve = json.loads(here("compute", "exact-recovery", "--set", "n=6", "--set", "repeats=1"))
+    assert curve["degrees_of_freedom"] == 11 and len(curve["success"]) == len(curve["samples"])
+    matrix = json.loads(here("compute", "laplacian", "--data", "karate"))
+    assert matrix["shape"] == [34, 34] and sum(matrix["value"]) == pytest.approx(0)
+
+
+def test_nothing_found_is_said(here, tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    np.save("noise.npy", X)
+    here("fit", "indian-buffet", "--data", "noise.npy", "--set", "noise_variance=100.0", "--run", "r")
+    with pytest.raises(ValueError, match="must have found something to transform with; got no components"):
+        predict_with(tmp_path / "r", "noise.npy", tmp_path / "p.csv", None, None)

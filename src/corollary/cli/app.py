@@ -1,4 +1,4 @@
-"""The commands: list, show, data, fit, predict, sample, compare, runs, demo, check, formula."""
+"""The commands: list, show, data, fit, predict, sample, compute, compare, runs, demo, check, formula."""
 
 from __future__ import annotations
 
@@ -156,6 +156,21 @@ def fit(
     else:
         table(("", ""), [(key, f"{v:.5g}" if isinstance(v, float) else v) for key, v in result.items()])
     raise typer.Exit(130 if result.get("stopped") == "Ctrl-C" else 0)
+
+
+@app.command()
+def compute(
+    name: Annotated[str, typer.Argument(help="A function's name or id from `corollary list`.")],
+    source: Annotated[
+        str | None, typer.Option("--data", help="What its first argument is read from.")
+    ] = None,
+    kind: Kind = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; t=[0,1,2].")] = None,
+) -> None:
+    """Call a function of the catalog, such as scalar-factorisation, and print its result as JSON."""
+    from corollary.cli.computing import compute_with
+
+    show_json(compute_with(catalog.find(name), source, kind, settings or []))
 
 
 @app.command()

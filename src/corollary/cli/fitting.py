@@ -70,6 +70,9 @@ def fit_system(
     from corollary.engine.run import Run
     from corollary.reporting import report
 
+    if entry.kind != "estimator":
+        do = f"Use `corollary {'compute' if entry.kind == 'function' else 'show'} {entry.id}`."
+        raise errors.value(entry.name, "fit takes an estimator", entry.kind, do)
     model = create(entry.id)
     params = parse_settings(settings, model.get_params(), entry.name)
     if "random_state" in model.get_params():

@@ -80,6 +80,11 @@ def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any], np.ndarray | N
     ):
         if hasattr(model, method):
             result = np.asarray(getattr(model, method)(X))
+            if not result.size:
+                must = f"the model must have found something to {method} with"
+                raise errors.value(
+                    "predict", must, "no components", "Fit it to more data, or with other settings."
+                )
             flat = result.reshape(len(result), -1)
             names = [heading] if flat.shape[1] == 1 else [f"{heading}{i}" for i in range(flat.shape[1])]
             return names, [*flat.T], result if result.ndim > 2 else None
