@@ -417,3 +417,10 @@ def test_the_buffet_resumes_and_is_kept(tmp_path):
         40.0, noise_variance=1e6, component_variance=1.0, max_iter=2, random_state=0
     )
     assert crowded.fit(X).n_components_ > 60
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_of_one_group_are_not_scattered(seed):
+    X = np.random.default_rng(seed).normal(size=(64, 4))
+    model = DirichletProcessMixture(max_iter=30, random_state=seed).fit(X)
+    assert model.n_components_ <= 2

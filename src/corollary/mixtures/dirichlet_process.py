@@ -17,8 +17,8 @@ customer out and seats it anew, given all others,
 .. math:: P(z_i = k \mid \cdot) \propto n_k^{-i}\, p(x_i \mid x_{z = k}^{-i}), \qquad
     P(z_i = \text{new} \mid \cdot) \propto \alpha\, p(x_i). \tag{3}
 
-The first sweep seats everybody by (3) with nobody there. The concentration, with prior
-:math:`\mathrm{Gamma}(a, b)`, is drawn with the help of :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)`:
+The first sweep seats everybody by (3) with nobody there, or all together where that is more probable. The concentration,
+with prior :math:`\mathrm{Gamma}(a, b)`, is drawn with the help of :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)`:
 
 .. math:: \alpha \sim \rho\, \mathrm{Gamma}(a + K, b - \ln \eta) + (1 - \rho)\, \mathrm{Gamma}(a + K - 1, b - \ln \eta),
     \qquad \frac{\rho}{1 - \rho} = \frac{a + K - 1}{n (b - \ln \eta)}. \tag{4}
@@ -100,7 +100,10 @@ class Seating(Iteration):
         n, K = len(self.rows), int(self.z.max()) + 1
         t = self.family.tables(2 * K + 16)
         kernels.place(self.rows, self.z, self.family.prior, t)
+        first = K == 0
         t, slots, K = self._seat(t, np.arange(2 * K + 16), K)
+        if first:
+            t, slots, K = self._or_together(t, slots, K)
         for _ in range(self.model.split_merge if n > 1 else 0):
             t, slots = _room(t, slots, K)
             order, u = self.rng.permutation(n), self.rng.random(n)
@@ -125,6 +128,19 @@ class Seating(Iteration):
                 self.rows, self.z, order, u, done, self.family.prior, t, slots, K, self.alpha
             )
         return t, slots, K
+
+    def _or_together(self, t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray, int]:
+        """Return this seating or, if that is more probable, all at one table: many small ones are slow to merge."""
+        z, one = np.zeros_like(self.z), self.family.tables(16)
+        kernels.place(self.rows, z, self.family.prior, one)
+        apart, together = (
+            self.log_joint(Tables(*(part[rows] for part in seating)))
+            for seating, rows in ((t, slots[:K]), (one, slice(1)))
+        )
+        if apart >= together:
+            return t, slots, K
+        self.z = z
+        return one, np.arange(16), 1
 
     def log_joint(self, t: Tables) -> float:
         """Return log P(z, X), and of the concentration where it is drawn."""
