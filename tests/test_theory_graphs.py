@@ -9,6 +9,7 @@ import torch
 
 from corollary.data import Graph
 from corollary.graphs import GraphNetwork
+from corollary.graphs.links import LinkNetwork
 from corollary.theory import graphs as tg
 from corollary.theory import symmetry as ts
 
@@ -94,7 +95,32 @@ def test_influence_stops_at_the_reach_of_the_layers_and_falls_with_distance():
     assert (influence[5:] == 0).all() and (influence[1:4] > 0).all() and influence[2] > influence[4]
 
 
+def test_weights_of_edges_reach_the_module():
+    G = nx.path_graph(3)
+    nx.set_edge_attributes(G, {(0, 1): 3.0, (1, 2): 0.5}, "weight")
+    net = GraphNetwork((2, 4)).double()
+    # One linear layer: the Jacobian is the entry of the normalised matrix times the weights.
+    A = nx.to_numpy_array(G) + np.eye(3)
+    P = A / np.sqrt(np.outer(A.sum(1), A.sum(1)))
+    found = tg.oversquashing(net, G, np.ones((3, 2)), 1)
+    np.testing.assert_allclose(found, P[1] * net.layers[0].lin.weight.detach().norm().item(), rtol=1e-6)
+    plain, weighted = (tg.oversmoothing(H, np.eye(3)[:, :2], module=net) for H in (nx.path_graph(3), G))
+    assert not np.allclose(plain.energy[1], weighted.energy[1])
+    linked = tg.oversmoothing(G, np.eye(3)[:, :2], module=LinkNetwork(net))
+    np.testing.assert_array_equal(linked.energy, weighted.energy)
+
+
+def test_only_stacks_have_layers_to_measure():
+    with pytest.raises(
+        TypeError, match="must be a stack with layers; got Linear. Pass the module_ of a fitted"
+    ):
+        tg.oversmoothing(nx.path_graph(3), np.eye(3), module=torch.nn.Linear(3, 3))
+
+
 @pytest.mark.parametrize("call, words", [
+    (lambda: tg.oversmoothing(nx.path_graph(3), np.ones((2, 1))), r"one row per node \(3\); got shape \(2, 1\)"),
+    (lambda: tg.graph_filter(nx.path_graph(3), np.ones(2), np.exp), r"one row per node \(3\); got shape \(2,\)"),
+    (lambda: tg.oversquashing(GraphNetwork((1, 1)), nx.path_graph(3), np.ones((4, 1)), 0), "one row per node"),
     (lambda: tg.laplacian(nx.path_graph(3), "graph"), "no kind named 'graph'"),
     (lambda: tg.laplacian(Graph(None, np.array([[0], [1]]))), "the graph must be undirected"),
     (lambda: tg.graph_fourier(nx.path_graph(3), "random-walk"), "must be symmetric"),

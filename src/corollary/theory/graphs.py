@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from torch import nn
+from torch import Tensor, nn
 
 from corollary.data.graphs import Graph, check_graph
+from corollary.errors import kind as kind_error
 from corollary.errors import unknown, value
 
 __all__ = [
@@ -45,6 +46,15 @@ KINDS = ("combinatorial", "normalised", "random-walk")
 
 def _graph(graph: Any, owner: str) -> Graph:
     return check_graph(graph, owner, features=False)
+
+
+def _signal(x: Any, n: int, owner: str) -> np.ndarray:
+    """Return a signal as numbers with one row per node."""
+    x = np.asarray(x)
+    x = x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)
+    if x.ndim not in (1, 2) or len(x) != n:
+        raise value(owner, f"x must have one row per node ({n})", f"shape {x.shape}")
+    return x
 
 
 def adjacency(graph: Any) -> sparse.csr_array:
@@ -142,7 +152,7 @@ def graph_filter(graph: Any, x: Any, response: Any, kind: str = "normalised") ->
         Which Laplacian.
     """
     frequency, U = graph_fourier(graph, kind)
-    spectrum = U.T @ np.asarray(x)
+    spectrum = U.T @ _signal(x, len(U), "graph_filter")
     factor = np.asarray(response(frequency))
     return U @ (factor.reshape(-1, *[1] * (spectrum.ndim - 1)) * spectrum)
 
@@ -154,11 +164,8 @@ def dirichlet_energy(graph: Any, x: Any, kind: str = "combinatorial") -> float:
     >>> dirichlet_energy(nx.path_graph(3), [0.0, 1.0, 3.0])
     5.0
     """
-    x = np.asarray(x, dtype=np.float64)
-    x = x[:, None] if x.ndim == 1 else x
     L = laplacian(graph, kind)
-    if len(x) != L.shape[0]:
-        raise value("dirichlet_energy", f"x must have one row per node ({L.shape[0]})", f"shape {x.shape}")
+    x = _signal(x, L.shape[0], "dirichlet_energy").astype(np.float64)
     return float((x * (L @ x)).sum())
 
 
@@ -182,7 +189,8 @@ def oversmoothing(graph: Any, x: Any, layers: int = 16, module: nn.Module | None
     layers : int, default=16
         How often they are propagated with the matrix of eq. 3.
     module : torch.nn.Module, optional
-        A stack with ``layers`` (such as a fitted estimator's ``module_``), whose outputs are measured instead.
+        A stack with ``layers`` (such as a fitted estimator's ``module_``), whose outputs are measured instead; called
+        with ``x, edge_index``, and ``edge_weight`` where edges have weights.
 
     Returns
     -------
@@ -201,6 +209,8 @@ def oversmoothing(graph: Any, x: Any, layers: int = 16, module: nn.Module | None
     (array([0.75, 0.  , 0.  , 0.  ]), 0.0)
     """
     A = _symmetric(graph, "oversmoothing").toarray()
+    x = _signal(x, len(A), "oversmoothing")
+    x = x[:, None] if x.ndim == 1 else x
     np.fill_diagonal(A, np.where(A.diagonal() == 0, 1.0, A.diagonal()))
     scale = 1 / np.sqrt(A.sum(1))
     P = scale[:, None] * A * scale
@@ -215,29 +225,36 @@ def oversmoothing(graph: Any, x: Any, layers: int = 16, module: nn.Module | None
     return Smoothing(np.array(energy), np.array(distance), float(eigenvalues[-1]))
 
 
-def _propagated(P: np.ndarray, x: Any, layers: int) -> list[np.ndarray]:
-    states = [np.asarray(x, dtype=np.float64).reshape(len(P), -1)]
+def _propagated(P: np.ndarray, x: np.ndarray, layers: int) -> list[np.ndarray]:
+    states = [x.astype(np.float64)]
     for _ in range(layers):
         states.append(P @ states[-1])
     return states
 
 
-def _layer_outputs(graph: Any, x: Any, module: nn.Module) -> list[np.ndarray]:
-    g = _graph(graph, "oversmoothing")
-    found = [np.asarray(x, dtype=np.float64)]
+def _inputs(graph: Any, x: np.ndarray, module: nn.Module, owner: str) -> tuple[Tensor, ...]:
+    """Return features, edges and, where there are any, weights, for a module."""
+    g, like = _graph(graph, owner), next(module.parameters())
+    weight = () if g.edge_weight is None else (torch.from_numpy(g.edge_weight).to(like),)
+    return (torch.as_tensor(x).to(like), torch.from_numpy(g.edge_index).to(like.device), *weight)
+
+
+def _layer_outputs(graph: Any, x: np.ndarray, module: nn.Module) -> list[np.ndarray]:
+    stack = getattr(module, "network", module)
+    if not isinstance(stack, nn.Module) or not hasattr(stack, "layers"):
+        do = "Pass the module_ of a fitted graph estimator."
+        raise kind_error("oversmoothing", "module must be a stack with layers", type(module).__name__, do)
+    found = [x.astype(np.float64)]
     hooks = [
         layer.register_forward_hook(lambda _, __, out: found.append(out.detach().double().cpu().numpy()))
-        for layer in module.layers  # type: ignore[union-attr]
+        for layer in stack.layers  # type: ignore[union-attr]
     ]
-    like = next(module.parameters())
-    training = module.training
+    training = stack.training
     try:
         with torch.no_grad():
-            module.eval()(
-                torch.as_tensor(np.asarray(x)).to(like), torch.from_numpy(g.edge_index).to(like.device)
-            )
+            stack.eval()(*_inputs(graph, x, stack, "oversmoothing"))
     finally:
-        module.train(training)
+        stack.train(training)
         for hook in hooks:
             hook.remove()
     return found
@@ -249,7 +266,7 @@ def oversquashing(module: nn.Module, graph: Any, x: Any, target: int) -> np.ndar
     Parameters
     ----------
     module : torch.nn.Module
-        Called with ``x, edge_index``.
+        Called with ``x, edge_index``, and ``edge_weight`` where edges have weights.
     graph : graph
         A graph of n nodes.
     x : array of shape (n, d)
@@ -265,11 +282,11 @@ def oversquashing(module: nn.Module, graph: Any, x: Any, target: int) -> np.ndar
     g = _graph(graph, "oversquashing")
     if not 0 <= target < g.num_nodes:
         raise value("oversquashing", f"target must be a node from 0 to {g.num_nodes - 1}", target)
-    like = next(module.parameters())
-    inputs = torch.as_tensor(np.asarray(x)).to(like).requires_grad_()
-    edges = torch.from_numpy(g.edge_index).to(like.device)
+    x = _signal(x, g.num_nodes, "oversquashing")
+    features, *edges = _inputs(graph, x, module, "oversquashing")
+    inputs = features.requires_grad_()
     training = module.training
-    outputs = module.eval()(inputs, edges)[target]
+    outputs = module.eval()(inputs, *edges)[target]
     module.train(training)
     total = torch.zeros(g.num_nodes, dtype=torch.float64)
     for output in outputs:
