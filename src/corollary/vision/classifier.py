@@ -133,8 +133,8 @@ class ImageClassifier(Classifier, BaseImageEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from corollary import ImageClassifier, Training
     >>> X, y = load_digits().images / 16, load_digits().target
-    >>> model = ImageClassifier("lenet", training=Training(epochs=5), random_state=0).fit(X, y)
-    >>> bool(model.score(X, y) > 0.9)
+    >>> model = ImageClassifier("lenet", training=Training(epochs=8), random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
     True
     """
 

@@ -87,7 +87,8 @@ class Segmenter(BaseImageEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from corollary import Segmenter, Training
     >>> X = load_digits().images[:200] / 16
-    >>> model = Segmenter(width=4, training=Training(epochs=5), random_state=0).fit(X, X > 0.5)
+    >>> plan = Training(epochs=10, learning_rate=0.02)
+    >>> model = Segmenter(width=4, training=plan, random_state=0).fit(X, X > 0.5)
     >>> bool(model.score(X, X > 0.5) > 0.5)
     True
     """
