@@ -216,12 +216,12 @@ SMALL = {"n_layers": 1, "n_heads": 2, "dimension": 32, "context": 24, "random_st
 
 
 def small(epochs=40, **params):
-    return GPT(**{**SMALL, **params}, training=Training(epochs=epochs, batch_size=4, learning_rate=3e-3))
+    return GPT(**{**SMALL, **params}, training=Training(epochs=epochs, batch_size=4, learning_rate=5e-3))
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return small().fit(TEXTS)
+    return small(80).fit(TEXTS)
 
 
 def test_it_learns_its_texts(fitted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import warnings
 import weakref
 
@@ -448,6 +449,19 @@ def test_exported_compiled_and_onnx_programs_agree(name, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")
     named = {slot.name: value.numpy() for slot, value in zip(session.get_inputs(), inputs, strict=True)}
     torch.testing.assert_close(torch.from_numpy(session.run(None, named)[0]), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.slow  # a compiler is called many times
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # of the compiler, about its own parts
+def test_inductor_gives_the_same(name):
+    torch._dynamo.reset()
+    x, edges, weight = graph()
+    inputs = (x, edges) if name == "gin" else (x, edges, weight - 0.5 * name.startswith("gat"))
+    layer = EXPORTED[name]().eval()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(layer)(*inputs), layer(*inputs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(set(LAYERS) - {"spectral", "mpnn"}))

@@ -118,7 +118,7 @@ def test_a_compiled_net_gives_the_same_and_the_same_gradients(name):
 
 
 @pytest.mark.slow  # a compiler is called many times
-@pytest.mark.parametrize("name", ["lru-layer", "memory", "wavenet"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")
 def test_inductor_gives_the_same(name):

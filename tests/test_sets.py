@@ -1,5 +1,7 @@
 """Functions of sets: any size, any order."""
 
+import shutil
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -168,6 +170,20 @@ def test_set_networks_compiled_exported_and_in_onnx_agree(name, tmp_path):
         named = {slot.name: t.numpy() for slot, t in zip(session.get_inputs(), data, strict=True)}
         found = torch.from_numpy(session.run(None, named)[0])
         torch.testing.assert_close(found, result, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.slow  # a compiler is called many times
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's inductor needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # of the compiler, about its own parts
+def test_inductor_gives_the_same(name):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net, inputs = NETS[name]().eval(), padded()
+    with torch.no_grad():
+        torch.testing.assert_close(
+            first(torch.compile(net)(*inputs)), first(net(*inputs)), rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("model", [

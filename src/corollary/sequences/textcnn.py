@@ -134,10 +134,10 @@ class TextCNN(Classifier, GradientTrained):
 
     Examples
     --------
-    >>> from corollary import TextCNN
+    >>> from corollary import TextCNN, Training
     >>> texts = ["warm sun over the sea", "cold snow and ice", "the sea is warm", "ice is cold"] * 5
-    >>> model = TextCNN(n_filters=8, random_state=0).fit(texts, ["summer", "winter"] * 10)
-    >>> model.predict(["snow and ice, cold", "warm sun"]).tolist()
+    >>> model = TextCNN(n_filters=8, training=Training(60), random_state=0).fit(texts, ["summer", "winter"] * 10)
+    >>> model.predict(["snow and ice", "the warm sea"]).tolist()
     ['winter', 'summer']
     """
 
