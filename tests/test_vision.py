@@ -379,7 +379,9 @@ BAD = [
     (lambda: fit(y=["a"] * 8), "at least two classes"),
     (lambda: fit(y=["a", "b"]), r"one entry per sample \(8\)"),
     (lambda: fit(ImageClassifier("resnet19")), "no net named 'resnet19'. Closest: 'resnet1"),
-    (lambda: fit(ImageClassifier("lenet", width=3)), r"options must be among \[\]; got \['width'\]"),
+    (lambda: fit(ImageClassifier("lenet", width=3)), "net='lenet': this net has no options; got width"),
+    (lambda: fit(ImageClassifier("vgg", options={"deep": 3})), "options must be among depth, .*; got deep"),
+    (lambda: AlexNet(size=32, width=8), "width must be a multiple of 6; got 8. Use width=12"),
     (lambda: fit().predict(np.zeros((1, 10, 10))), "images must be 12 x 12; got 10 x 10"),
     (lambda: fit().predict(np.zeros((1, 3, 12, 12))), r"must have 1 channel; got 3 .*grey: X.mean\(1\)"),
     (

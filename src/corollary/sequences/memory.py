@@ -184,7 +184,12 @@ class MemoryNetwork(Classifier, GradientTrained):
         texts = check_texts(X, type(self).__name__)
         for i, text in enumerate(texts):
             if not text.strip():
-                raise kind("MemoryNetwork", "every text must end in a question", f"an empty text at {i}")
+                raise kind(
+                    "MemoryNetwork",
+                    "every text must end in a question",
+                    f"an empty text at {i}",
+                    "Leave it out.",
+                )
         return texts
 
     def _module(self) -> MemoryNet:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from corollary.errors import value
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.vision.net import ImageNet, ResponseNorm, initialise, is_small, room_for
 
@@ -63,6 +64,8 @@ class AlexNet(ImageNet):
         small = is_small(size)
         h, w = room_for("AlexNet", size, 4 if small else 63)
         a = width or (24 if small else 96)
+        if a % 6:
+            raise value("AlexNet", "width must be a multiple of 6", a, f"Use width={-(-a // 6) * 6}.")
         b, c = 8 * a // 3, 4 * a
         hidden = 4096 * a // 96 if not small else 8 * a
         norm = small if norm is None else norm

@@ -50,6 +50,6 @@ def build(name: str, shape: tuple[int, int, int], n_classes: int, **options: Any
     given = {key: option for key, option in options.items() if option is not None}
     known = set(inspect.signature(make).parameters) - {"channels", "n_classes", "size"}
     if not known.issuperset(given):
-        strange = sorted(set(given) - known)
-        raise value(f"net={name!r}", f"options must be among {sorted(known)}", strange)
+        must = f"options must be among {', '.join(sorted(known))}" if known else "this net has no options"
+        raise value(f"net={name!r}", must, ", ".join(sorted(set(given) - known)), "Leave it out.")
     return make(channels=channels, n_classes=n_classes, size=(h, w), **{**fixed, **given})
