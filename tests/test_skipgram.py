@@ -217,6 +217,15 @@ def test_gensim_reads_ours_and_we_read_gensims(model, tmp_path, binary):
     np.testing.assert_allclose(back.vectors_, model.vectors_, rtol=1e-6)
 
 
+def test_files_without_a_first_line_are_read(model, tmp_path):
+    gensim = pytest.importorskip("gensim.models")
+    theirs = gensim.KeyedVectors.load_word2vec_format(model.save_word2vec(tmp_path / "ours"))
+    theirs.save_word2vec_format(tmp_path / "glove.txt", write_header=False)
+    back = read_word2vec(tmp_path / "glove.txt")
+    assert back.words_ == model.words_
+    np.testing.assert_allclose(back.vectors_, model.vectors_, rtol=1e-6)
+
+
 def test_saved_models_know_their_words(model, tmp_path):
     model.most_similar("sun")
     loaded = load(model.save(tmp_path / "words.safetensors"))
@@ -257,11 +266,16 @@ def test_complaints(model, tmp_path):
         KeyedVectors(["new york"], np.zeros((1, 3))).save_word2vec(tmp_path / "x")
     path = tmp_path / "cut"
     path.write_bytes(b"hello\n")
-    with pytest.raises(ValueError, match="begins with the number of words and the dimension; got b'hello'"):
+    with pytest.raises(ValueError, match="begin with the number of words and the dimension, .* got b'hello'"):
         read_word2vec(path)
+    path.write_bytes(b"sun 1 2\nsea 3\n")
+    with pytest.raises(ValueError, match="must hold 2 words of dimension 2.* got 1"):
+        read_word2vec(path)
+    with pytest.raises(ValueError, match="Is binary=False"):
+        read_word2vec(path, binary=True)
     whole = model.save_word2vec(tmp_path / "whole", binary=True).read_bytes()
     path.write_bytes(whole[:-40])
-    with pytest.raises(ValueError, match="must hold 9 words of dimension 12 .* got 8"):
+    with pytest.raises(ValueError, match="must hold 9 words of dimension 12.* got 8"):
         read_word2vec(path, binary=True)
     with pytest.raises(ValueError, match="is binary=True"):
         read_word2vec(tmp_path / "whole")

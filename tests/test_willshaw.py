@@ -56,6 +56,14 @@ def test_information_is_near_ln_2_per_entry_at_half_fill():
     assert extra == pytest.approx(report.spurious, rel=0.05)  # over 8000 recalls; about one, n 2^-r
     # log2 of n over r is below r log2 n, the more so the smaller n is: ln 2 is the limit
     assert 0.5 < report.bits_per_entry < math.log(2)
+    told = math.log2(math.comb(n, r)) - math.log2(math.comb(r + 1, r))  # about one of the ones is too many
+    assert report.bits_per_entry == pytest.approx(s * told / n**2, rel=0.02)
+
+
+def test_an_overfull_memory_tells_nothing():
+    report = WillshawMemory().fit(patterns(20_000, 256, 8)).capacity()
+    assert report.fill > 0.99 and report.spurious > 240
+    assert 0 <= report.bits_per_entry < 0.25
 
 
 def test_hundreds_of_thousands_of_patterns(tmp_path):

@@ -13,9 +13,13 @@ is set is
 .. math:: q = 1 - \Big(1 - \frac{r (r - 1)}{n (n - 1)}\Big)^s \approx 1 - e^{-s r^2 / n^2}, \tag{3}
 
 (for pairs :math:`1 - (1 - r_x r_y / nm)^s`, of the whole matrix), so there are about :math:`(n - r)\, q^r` ones too many,
-the mean taken over the units (4). Half full
-with :math:`r = \log_2 n` it holds about
-:math:`s = \ln 2\, n^2 / r^2` patterns and close to :math:`\ln 2` bits per entry (5). A row of :math:`\Theta` is kept
+the mean taken over the units (4). A recall with :math:`f` ones too many leaves open which :math:`r` of :math:`r + f` were
+stored, so that all patterns together are known by
+
+.. math:: s \Big[ \log_2 \binom{n}{r} - \log_2 \binom{r + f}{r} \Big] \text{ bits.} \tag{5}
+
+Half full with :math:`r = \log_2 n` it holds about :math:`s = \ln 2\, n^2 / r^2` patterns and close to :math:`\ln 2` bits per
+entry; overfull it answers with everything, and tells nothing. A row of :math:`\Theta` is kept
 as bits of 64-bit words; recall is the conjunction of the rows of the active units.
 """
 
@@ -87,6 +91,11 @@ def pointed_to(bits: np.ndarray, m: int, diagonal: bool, chunk: int = 1024) -> n
     return sums
 
 
+def log2_choose(n: float, r: float) -> float:
+    """Return the logarithm to base 2 of n over r, for real numbers too."""
+    return (math.lgamma(n + 1) - math.lgamma(r + 1) - math.lgamma(n - r + 1)) / math.log(2)
+
+
 class Capacity(NamedTuple):
     """What a memory holds and could hold."""
 
@@ -101,7 +110,7 @@ class Capacity(NamedTuple):
     spurious: float
     """Expected ones too many in a recall, eq. 4."""
     bits_per_entry: float
-    """Information in what is recalled, log2 of n over r for each pattern, per entry of the matrix."""
+    """Information in what is recalled, per entry of the matrix, eq. 5."""
     best_patterns: float
     """Patterns at which the matrix is half full."""
 
@@ -255,13 +264,15 @@ class WillshawMemory(Memory, Transformer, Estimator):
         n, m, s, r, R = len(self.bits_), self.n_outputs_, self.n_patterns_, self.ones_, self.output_ones_
         own = 0 if self.paired_ else 1  # a unit always points to itself: the diagonal says nothing
         fills = pointed_to(self.bits_, m, diagonal=self.paired_) / max(1, n - own)
-        log_choose = (math.lgamma(m + 1) - math.lgamma(R + 1) - math.lgamma(m - R + 1)) / math.log(2)
         hit = min(max(r * (R - own), 0.0) / max(1, n * (m - own)), 1 - 1e-15)  # that a pattern sets an entry
         expected = 1 - math.exp(s * math.log1p(-hit))
         best = -math.log(2) / math.log1p(-hit) if hit else math.inf
         # units that happen to be used more are pointed to more, and come up more often than the mean fill says
         spurious = (m - R) * float((fills**r).mean())
-        return Capacity(s, r, float(fills.mean()), expected, spurious, s * log_choose / (n * m), best)
+        told = log2_choose(m, R) - log2_choose(
+            R + spurious, R
+        )  # which R of all, less which R of those recalled
+        return Capacity(s, r, float(fills.mean()), expected, spurious, s * told / (n * m), best)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that the precision stays."""

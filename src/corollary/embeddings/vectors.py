@@ -274,7 +274,9 @@ class KeyedVectors(WordVectors):
 
 
 def read_word2vec(path: str | Path, *, binary: bool = False) -> KeyedVectors:
-    """Read vectors in word2vec's format, as its own program, gensim or :meth:`save_word2vec` write them.
+    """Read vectors in word2vec's format, as its own program, gensim or :meth:`save_word2vec` write them, or GloVe's.
+
+    A text file without the first line that counts words and dimensions, as GloVe's program writes it, is read too.
 
     Parameters
     ----------
@@ -288,13 +290,15 @@ def read_word2vec(path: str | Path, *, binary: bool = False) -> KeyedVectors:
     try:
         n, dimension = map(int, head.split())
     except ValueError as error:
-        must = "a word2vec file begins with the number of words and the dimension"
-        raise errors.value(
-            "read_word2vec", must, repr(head[:40]), "GloVe's files lack that line: add it."
-        ) from error
+        n, dimension, body = data.rstrip().count(b"\n") + 1, len(head.split(b" ")) - 1, data
+        if binary or dimension < 1 or not _read_text(head, 1, dimension)[0]:
+            must = (
+                "the file must begin with the number of words and the dimension, or with a word and numbers"
+            )
+            raise errors.value("read_word2vec", must, repr(head[:40]), f"Is binary={not binary}?") from error
     words, vectors = (_read_binary if binary else _read_text)(body, n, dimension)
     if len(words) != n or len(vectors) != n:
-        must = f"the file must hold {n} words of dimension {dimension} as its first line says"
+        must = f"the file must hold {n} words of dimension {dimension}, as its first line says"
         raise errors.value(
             "read_word2vec", must, f"{len(words)}", f"Was it cut short, or is binary={not binary}?"
         )
