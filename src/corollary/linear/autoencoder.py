@@ -6,7 +6,7 @@ With linear :math:`f(x) = W x` and :math:`g(z) = V z` of centred data the gradie
 
 .. math:: \nabla_W = V^\top (V W - I)\, x x^\top, \qquad \nabla_V = (V W - I)\, x x^\top W^\top, \tag{2}
 
-(the notes' 004 swaps them, erratum E32), and every minimum has for :math:`V W` the projection onto the first principal
+and every minimum has for :math:`V W` the projection onto the first principal
 components: the subspace is PCA's, while :math:`V, W` are known up to an invertible matrix only. A denoising
 autoencoder rebuilds :math:`x` from :math:`x + \varepsilon`.
 """
@@ -138,7 +138,8 @@ class LinearAutoencoder(_BaseAutoencoder):
     Notes
     -----
     Minimises (1) over matrices. An epoch costs O(n d q). There are saddle points, one for every
-    other choice of q components, but no local minima besides the principal subspace.
+    other choice of q components, but no local minima besides the principal subspace. The notes' 004 swaps the
+    gradients of (2) (erratum E32), and says that the rank of V W is that of its factors: it is at most that (E33).
 
     References
     ----------

@@ -14,8 +14,7 @@ Let :math:`\Gamma = \sum_i s_i u_i v_i^\top`. If the layers start balanced and a
 so that one layer has :math:`a(t) = s + (a_0 - s) e^{-t}` and two have
 :math:`a(t) = s\, e^{2 s t} / (e^{2 s t} - 1 + s / a_0)` (4): large modes are learned first, each after a plateau of about
 :math:`\ln(s / a_0) / 2 s`. The critical products of full rank are :math:`\Gamma` restricted to a choice of pairs; all but the
-choice of the largest are saddle points (5). The notes' 002 prints :math:`\Gamma = \frac1{2s} X Y^\top` (erratum E27), 000 has
-:math:`\eta` in the wrong place (E31).
+choice of the largest are saddle points (5).
 
 References
 ----------
@@ -126,7 +125,7 @@ class Descent(Iteration):
 
 
 class DeepLinearNetwork(Regressor, Estimator):
-    """Learn a linear map as a product of several, and watch its modes.
+    r"""Learn a linear map as a product of several, and watch its modes.
 
     Parameters
     ----------
@@ -163,7 +162,10 @@ class DeepLinearNetwork(Regressor, Estimator):
     Notes
     -----
     Minimises the squared error, which for a product is not convex; all local minima are global. A step costs
-    O(L d² w), whatever the number of samples. With enough width the end is least squares.
+    O(L d² w), whatever the number of samples. With enough width the end is least squares. Of the notes, 002 prints
+    :math:`\Gamma = \frac{1}{2s} X Y^\top`, transposed and halved (erratum E27), and transposes the gradients of two
+    layers (E29); 003 whitens to :math:`X X^\top = I` and still divides by the number of samples (E28); 000 has the step
+    size of the flow in the wrong place (E31). Equations (1) and (2) are what finite differences confirm.
 
     Examples
     --------

@@ -16,9 +16,6 @@ r"""Factor analysis.
 .. math::
     \operatorname{cov}(z \mid x) = (I + W^\top \Psi^{-1} W)^{-1}, \qquad
     \operatorname{E}(z \mid x) = \operatorname{cov}(z \mid x)\, W^\top \Psi^{-1} (x - \mu). \tag{3}
-
-The notes' 000 has the sign of the log-determinant wrong (erratum E90); 001 says that orthogonal columns
-suffice for :math:`W^+ = W^\top` in the limit of no noise, but they must be orthonormal (E93).
 """
 
 from __future__ import annotations
@@ -98,7 +95,7 @@ class Alternation(Iteration):
 
 
 class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOutMixin, Estimator):
-    """Explain covariances by a few factors and every variable's own noise.
+    r"""Explain covariances by a few factors and every variable's own noise.
 
     A drop-in for scikit-learn's, which also samples and gives the posterior covariance.
 
@@ -137,7 +134,9 @@ class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOut
     Notes
     -----
     Maximises (2) by alternating the two exact solutions (1). The covariance is formed once, O(n d²); a sweep
-    then costs O(d² m) to O(d³), whatever the number of samples.
+    then costs O(d² m) to O(d³), whatever the number of samples. The notes' 000 has the sign of the
+    log-determinant wrong (erratum E90); 001 says that orthogonal columns suffice for :math:`W^+ = W^\top` in the limit of
+    no noise, but they must be orthonormal (E93).
 
     References
     ----------

@@ -12,8 +12,8 @@ with gradient :math:`-\sigma(-y z)\, y\, x = (\sigma(z) - b)\, x`. For :math:`k`
     \ell = -\sum_i y_i z_i + \log \sum_j e^{z_j}, \qquad \nabla_{\theta_i} \ell = (p_i - y_i)\, x, \qquad
     \nabla^2 \ell\, [V] = x\, \big( p \odot v - p\, (p \cdot v) \big)^\top,\; v = V^\top x. \tag{2}
 
-(The notes' 002 prints an alternative with the wrong sign and :math:`k` times the log-sum: erratum E30.) Adding the
-same vector to every :math:`\theta_i` changes nothing; the penalty :math:`\frac1{2C} \sum_i \lVert \theta_i \rVert^2` picks the
+Adding the same vector to every :math:`\theta_i` changes nothing; the
+penalty :math:`\frac1{2C} \sum_i \lVert \theta_i \rVert^2` picks the
 solution whose weights sum to zero. Newton's direction is found by conjugate gradients, preconditioned by
 Böhning's bound :math:`\nabla^2 \preceq \frac12 (I - \frac1k 1 1^\top) \otimes X^\top X`, one matrix for all classes (3).
 
@@ -328,7 +328,8 @@ class SoftmaxRegression(_Linear):
     Notes
     -----
     Minimises the sum of (2) plus 1 / (2C) times the squared length of all weights, by Newton's method; a
-    conjugate-gradient step costs O(n d k).
+    conjugate-gradient step costs O(n d k). The notes' 002 prints an alternative to (2) with the wrong sign and k times
+    the log-sum (erratum E30).
 
     Examples
     --------

@@ -84,8 +84,9 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
     Notes
     -----
     Maximises the likelihood of the entries that are not NaN. The closed form costs O(n d²), a sweep
-    O(p q³ + n d q²) for p patterns of holes. Of the notes, 001 takes the root of
-    :math:`\max\{0, \sqrt{\lambda_i - \sigma^2}\}` (erratum E92) and 003 the eigenvalues of
+    O(p q³ + n d q²) for p patterns of holes. Of the notes, 000 has :math:`S W =
+    \mathrm{diag}(\lambda) W` for :math:`S W = W \mathrm{diag}(\lambda)` (erratum E91), 001 takes the root of
+    :math:`\max\{0, \sqrt{\lambda_i - \sigma^2}\}` (E92) and 003 the eigenvalues of
     :math:`X X^\top` without the 1/n (E94); equation (1) is what maximises the likelihood.
 
     References

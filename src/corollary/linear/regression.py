@@ -9,8 +9,7 @@ for the :math:`\alpha \ge 0` at which :math:`\lVert w \rVert = R`. It is reached
 
 .. math:: w \leftarrow \Pi_R \big( w - \tfrac1L (X^\top X w - X^\top y) \big), \qquad L = \lambda_{\max}(X^\top X), \tag{2}
 
-:math:`\Pi_R(w) = w \min\{1, R / \lVert w \rVert\}`, with Nesterov's momentum. The notes' 000 pairs (1) with the loss
-:math:`\frac1{2n} \sum (\cdot)^2 + \lambda \lVert w \rVert^2`, whose solution has :math:`\alpha = 2 n \lambda` (E26).
+:math:`\Pi_R(w) = w \min\{1, R / \lVert w \rVert\}`, with Nesterov's momentum.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ class LinearRegression(_Linear):
 
 
 class Ridge(_Linear):
-    """Fit a linear function by least squares with short weights.
+    r"""Fit a linear function by least squares with short weights.
 
     Parameters
     ----------
@@ -209,7 +208,9 @@ class Ridge(_Linear):
     Notes
     -----
     Minimises half the squared error plus alpha / 2 times the squared length, (1); or half the squared error in
-    a ball, (2). O(n d²), and O(d²) a step of descent.
+    a ball, (2). O(n d²), and O(d²) a step of descent. The notes' 000 pairs (1) with the loss
+    :math:`\frac{1}{2n} \sum (\cdot)^2 + \lambda \lVert w \rVert^2`, whose solution has :math:`\alpha = 2 n \lambda`
+    (erratum E26).
 
     Examples
     --------
