@@ -1,10 +1,9 @@
-"""Graph layers against torch_geometric, and the identities that they must satisfy."""
+"""Graph layers: the identities that they must satisfy, their forms, and what they refuse."""
 
 from __future__ import annotations
 
 import gc
 import shutil
-import warnings
 import weakref
 
 import onnxruntime
@@ -15,212 +14,15 @@ from corollary import nn
 from corollary.nn import gat, sparse
 from corollary.nn.cheb import laplacian
 from corollary.nn.spectral import fourier_basis
+from graph_cases import graph, results
 
 torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # torch_geometric calls torch.jit.script when imported
-    import torch_geometric.nn as pyg
-    from torch_geometric.utils import to_torch_csr_tensor
-
-GCN = [{}, {"improved": True}, {"normalize": False}, {"add_self_loops": False}, {"bias": False}, {"cached": True},
-       {"flow": "target_to_source"}]  # fmt: skip
-
-
-def graph(n=12, edges=40, width=5, seed=0, dtype=torch.float32):
-    """Directed, with several edges between the same nodes, two self-loops and an isolated node."""
-    g = torch.Generator().manual_seed(seed)
-    ends = torch.stack(
-        [torch.randint(0, 5, (edges,), generator=g), torch.randint(5, n - 1, (edges,), generator=g)]
-    )
-    ends = torch.cat([ends, ends[:, :9].flip(0), torch.tensor([[2, 7], [2, 7]])], 1)
-    ends = ends[:, torch.randperm(ends.shape[1], generator=g)]
-    x = torch.randn(n, width, generator=g, dtype=dtype)
-    return x, ends, torch.rand(ends.shape[1], generator=g, dtype=dtype) + 0.1
-
-
-def results(layer, x, edges, *rest):
-    """Return the output of a layer and the gradients of a loss by input, weights and parameters."""
-    x = x.clone().requires_grad_()
-    rest = tuple(r if r is None else r.clone().requires_grad_() for r in rest)
-    out = layer(x, edges, *rest)
-    (out * torch.arange(out.numel()).reshape(out.shape).cos()).sum().backward()
-    return [out, x.grad, *(r.grad for r in rest if r is not None), *(p.grad for p in layer.parameters())]
-
-
-def agree(ours, theirs, *data, strict=True):
-    # The same sums of float32 numbers in another order: some units of the last place.
-    ours.load_state_dict(theirs.state_dict(), strict=strict)
-    for a, b in zip(results(ours, *data), results(theirs, *data), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("options", GCN, ids=str)
-@pytest.mark.parametrize("widths", [(5, 3), (5, 9)], ids=["narrowing", "widening"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_gcn_equals_torch_geometric(options, widths, weighted):
-    torch.manual_seed(0)
-    x, edges, weight = graph()
-    agree(
-        nn.GCNConv(*widths, **options),
-        pyg.GCNConv(*widths, **options),
-        x,
-        edges,
-        weight if weighted else None,
-    )
-
-
-CHEB = [{}, {"normalization": "rw"}, {"normalization": None}, {"bias": False}, {"flow": "target_to_source"}]
-
-
-@pytest.mark.parametrize("options", CHEB, ids=str)
-@pytest.mark.parametrize("widths", [(5, 3, 1), (5, 3, 2), (5, 3, 4), (5, 9, 2), (5, 9, 4)], ids=str)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_cheb_equals_torch_geometric(options, widths, weighted):
-    torch.manual_seed(0)
-    x, edges, weight = graph()
-    agree(
-        nn.ChebConv(*widths, **options),
-        pyg.ChebConv(*widths, **options),
-        x,
-        edges,
-        weight if weighted else None,
-    )
-
-
-@pytest.mark.parametrize("largest", [1.7, torch.tensor(1.7), torch.tensor([1.5, 1.9])], ids=str)
-def test_cheb_takes_the_largest_eigenvalue(largest):
-    x, edges, _ = graph()
-    batch = (torch.arange(12) > 6).long()
-    ours, theirs = nn.ChebConv(5, 3, 3), pyg.ChebConv(5, 3, 3)
-    ours.load_state_dict(theirs.state_dict())
-    got, expected = (layer(x, edges, batch=batch, lambda_max=largest) for layer in (ours, theirs))
-    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("options", [{}, {"eps": 0.3}, {"eps": 0.3, "train_eps": True}], ids=str)
-@pytest.mark.parametrize("network", ["narrow", "wide", "linear"])
-def test_gin_equals_torch_geometric(options, network):
-    def make():
-        torch.manual_seed(0)
-        width = 3 if network == "narrow" else 9
-        layers = [
-            torch.nn.Linear(5, width),
-            torch.nn.BatchNorm1d(width),
-            torch.nn.ReLU(),
-            torch.nn.Linear(width, 4),
-        ]
-        return layers[0] if network == "linear" else torch.nn.Sequential(*layers)
-
-    x, edges, _ = graph()
-    agree(nn.GINConv(make(), **options), pyg.GINConv(make(), **options), x, edges)
 
 
 def test_gin_sums_what_a_mean_cannot_tell_apart():
     two, three = torch.tensor([[1, 2], [0, 0]]), torch.tensor([[1, 2, 3], [0, 0, 0]])
     layer = nn.GINConv(torch.nn.Linear(1, 1))
     assert not torch.allclose(layer(torch.ones(4, 1), two)[0], layer(torch.ones(4, 1), three)[0])
-
-
-GAT = [
-    {}, {"heads": 3}, {"heads": 2, "concat": False}, {"heads": 2, "add_self_loops": False}, {"negative_slope": 0.4},
-    {"bias": False, "residual": True}, {"heads": 8, "flow": "target_to_source"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", GAT, ids=str)
-@pytest.mark.parametrize("width", [3, 8])
-def test_gat_equals_torch_geometric(options, width):
-    torch.manual_seed(0)
-    x, edges, _ = graph()
-    agree(nn.GATConv(5, width, **options), pyg.GATConv(5, width, **options), x, edges)
-
-
-@pytest.mark.parametrize("fill", ["mean", "add", "min", "max", 0.5])
-@pytest.mark.parametrize("loops", [True, False])
-def test_gat_with_edge_features_equals_torch_geometric(fill, loops):
-    torch.manual_seed(0)
-    x, edges, _ = graph()
-    options = {"heads": 2, "edge_dim": 4, "fill_value": fill, "add_self_loops": loops}
-    agree(nn.GATConv(5, 3, **options), pyg.GATConv(5, 3, **options), x, edges, torch.randn(edges.shape[1], 4))
-
-
-@pytest.mark.parametrize("name, sizes, options", [
-    ("GCNConv", (90, 60), {}), ("ChebConv", (90, 60, 3), {}), ("GATConv", (90, 60), {"heads": 40, "edge_dim": 50}),
-    ("GATConv", ((90, 30), 60), {"heads": 40, "residual": True}),
-])  # fmt: skip
-def test_initial_weights_are_spread_as_those_of_torch_geometric(name, sizes, options):
-    torch.manual_seed(0)
-    ours, theirs = (getattr(library, name)(*sizes, **options).state_dict() for library in (nn, pyg))
-    for key, values in theirs.items():
-        # The largest of 1800 or more uniform numbers is within 1 % of the bound, but for one draw in 10^7.
-        torch.testing.assert_close(ours[key].abs().max(), values.abs().max(), atol=0, rtol=0.02, msg=key)
-
-
-def test_gat_returns_its_weights_which_sum_to_one():
-    torch.manual_seed(0)
-    x, edges, _ = graph()
-    ours, theirs = nn.GATConv(5, 3, heads=2), pyg.GATConv(5, 3, heads=2)
-    ours.load_state_dict(theirs.state_dict())
-    (_, (ends, alpha)), (_, (their_ends, their_alpha)) = (
-        f(x, edges, return_attention_weights=True) for f in (ours, theirs)
-    )
-    assert torch.equal(ends, their_ends)
-    torch.testing.assert_close(alpha, their_alpha, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(torch.zeros(12, 2).index_add(0, ends[1], alpha), torch.ones(12, 2))
-
-
-PAIRS = [
-    {"in_channels": (5, 4)}, {"in_channels": (5, 4), "heads": 3, "concat": False, "residual": True},
-    {"in_channels": (5, 4), "heads": 2, "add_self_loops": False, "edge_dim": 3}, {"in_channels": 5, "edge_dim": 3},
-    {"in_channels": 5, "heads": 2}, {"in_channels": (5, 4), "edge_dim": 3, "fill_value": torch.tensor([1.0, 2.0, 3.0])},
-]  # fmt: skip
-
-
-def between(sources=8, targets=6, edges=25, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    ends = [torch.randint(0, n, (edges,), generator=g) for n in (sources, targets)]
-    return torch.stack(ends), torch.randn(edges, 3, generator=g)
-
-
-@pytest.mark.parametrize("options", PAIRS, ids=str)
-@pytest.mark.parametrize("headless", [False, True])
-def test_gat_between_two_kinds_of_nodes_equals_torch_geometric(options, headless):
-    torch.manual_seed(0)
-    edges, attr = between()
-    ours, theirs = nn.GATConv(out_channels=3, **options), pyg.GATConv(out_channels=3, **options)
-    ours.load_state_dict(theirs.state_dict())
-    width = options["in_channels"][1] if isinstance(options["in_channels"], tuple) else 5
-    results = []
-    for layer in (ours, theirs):
-        torch.manual_seed(1)
-        left, right = torch.randn(8, 5).requires_grad_(), torch.randn(6, width).requires_grad_()
-        pair, size = ((left, None), (8, 6)) if headless else ((left, right), None)
-        out, (ends, alpha) = layer(pair, edges, attr, size=size, return_attention_weights=True)
-        (out * torch.arange(out.numel()).reshape(out.shape).cos()).sum().backward()
-        grads = [p.grad for p in layer.parameters() if p.grad is not None and p.grad.any()]
-        results.append([out, alpha, ends, left.grad, *grads, *([] if headless else [right.grad])])
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-
-
-def test_gat_with_two_maps_of_one_kind_of_nodes_equals_torch_geometric():
-    x, edges, _ = graph()
-    agree(nn.GATConv((5, 5), 3, heads=2), pyg.GATConv((5, 5), 3, heads=2), x, edges)
-
-
-@pytest.mark.parametrize("width", [2, 9])
-@pytest.mark.parametrize("headless", [False, True])
-@pytest.mark.parametrize("train_eps", [False, True])
-def test_gin_between_two_kinds_of_nodes_equals_torch_geometric(width, headless, train_eps):
-    edges, _ = between()
-    torch.manual_seed(0)
-    left, right = torch.randn(8, 5), None if headless else torch.randn(6, 5)
-    network = torch.nn.Sequential(torch.nn.Linear(5, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))
-    ours, theirs = (layer(network, 0.3, train_eps) for layer in (nn.GINConv, pyg.GINConv))
-    ours.load_state_dict(theirs.state_dict())
-    expected = theirs((left, right), edges, (8, 6))
-    torch.testing.assert_close(ours((left, right), edges, (8, 6)), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_gat_gradients_with_dropout_and_its_torch_form():
@@ -533,42 +335,6 @@ def test_many_layers_smooth_towards_the_square_root_of_the_degrees():
     assert (x[0] / x[1]).item() == pytest.approx((5 / 2) ** 0.5, rel=1e-6)
 
 
-def test_the_csr_form_of_torch_geometric_gives_the_same():
-    x, edges, weight = graph()
-    theirs = pyg.GCNConv(5, 3, normalize=False)
-    ours = nn.GCNConv(5, 3, normalize=False)
-    ours.load_state_dict(theirs.state_dict())
-    edges = torch.unique(edges, dim=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        csr = to_torch_csr_tensor(edges.flip(0), weight[: edges.shape[1]], size=(12, 12))
-    torch.testing.assert_close(ours(x, edges, weight[: edges.shape[1]]), theirs(x, csr), atol=1e-5, rtol=1e-5)
-
-
-# --- messages and spectra --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("aggr", ["add", "mean", "max", "min"])
-@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-def test_message_passing_equals_torch_geometric(aggr, flow):
-    def layer(base):
-        class Edgewise(base):
-            def forward(self, x, edge_index, weight):
-                return self.propagate(edge_index, x=x, weight=weight, extra=2 * x)
-
-            def message(self, x_i, x_j, extra_j, weight):
-                return weight[:, None] * (x_i * x_j - extra_j)
-
-            def update(self, inputs, x):
-                return inputs + x
-
-        return Edgewise(aggr=aggr, flow=flow)
-
-    data = graph()
-    expected = layer(pyg.MessagePassing)(*data)
-    torch.testing.assert_close(layer(nn.MessagePassing)(*data), expected, atol=1e-5, rtol=1e-5)
-
-
 def test_a_convolution_is_message_passing_with_messages_of_one_end():
     x, edges, weight = graph()
 
@@ -582,27 +348,6 @@ def test_a_convolution_is_message_passing_with_messages_of_one_end():
     assert torch.equal(
         nn.MessagePassing().propagate(edges, x=x, size=(12, 12)), nn.MessagePassing().propagate(edges, x=x)
     )
-
-
-def test_two_kinds_of_nodes_may_send_messages():
-    senders, receivers = torch.randn(4, 2), torch.randn(3, 2)
-    edges = torch.tensor([[0, 3, 1], [2, 2, 0]])
-
-    def layer(base):
-        class Sum(base):
-            def forward(self, x, edge_index):
-                return self.propagate(edge_index, x=x)
-
-        return Sum(aggr="add")
-
-    out = layer(nn.MessagePassing)((senders, receivers), edges)
-    torch.testing.assert_close(out, layer(pyg.MessagePassing)((senders, receivers), edges))
-    torch.testing.assert_close(out, torch.stack([senders[1], torch.zeros(2), senders[0] + senders[3]]))
-    torch.testing.assert_close(nn.MessagePassing().propagate(edges, x=(senders, None))[:3], out)
-    back = nn.MessagePassing(flow="target_to_source").propagate(edges.flip(0), x=(senders, receivers))
-    torch.testing.assert_close(back, out)
-    with pytest.raises(ValueError, match=r"nodes 0 to 2 \(x of targets has 3 rows\); got 0 to 3"):
-        nn.MessagePassing().propagate(edges.flip(0), x=(senders, receivers))
 
 
 WIDE = {
