@@ -324,6 +324,31 @@ def test_half_precision_generates_with_torch_kernels():
     assert len(generate(module, [[1, 2]], 3, temperature=0)[0]) == 3
 
 
+def test_fine_tuning_goes_on_from_the_weights(fitted, tmp_path):
+    new = ["the fog ran on the cat. " * 8]
+    before = fitted.perplexity(new)
+    still = fitted.fine_tune(new, training=Training(1, learning_rate=1e-9))
+    assert still.perplexity(new) == pytest.approx(before, rel=1e-3) and still is not fitted
+    tuned = fitted.fine_tune(new)
+    assert tuned.perplexity(new) < 0.8 * before and fitted.perplexity(new) == before
+    assert tuned.tokenizer_ is fitted.tokenizer_
+    again = corollary.load(tuned.save(tmp_path / "tuned.safetensors"))
+    assert again.perplexity(new) == tuned.perplexity(new)
+    assert again.fit(new).perplexity(new) == tuned.perplexity(new)  # from the same weights once more
+    with pytest.raises(ValueError, match="got 'b', 'z', first at position 0"):
+        fitted.fine_tune(["zebra"])
+
+
+def test_fine_tuning_of_a_gpt2(tmp_path):
+    BytePairTokenizer.train(TEXTS, 270).inner.save(str(tmp_path / "tokenizer.json"))
+    model = GPT.from_transformers(theirs({**PLAIN, "vocab_size": 270}), tokenizer=tmp_path)
+    tuned = model.fine_tune(TEXTS, training=Training(5, learning_rate=5e-3))
+    assert tuned.perplexity(TEXTS) < 0.8 * model.perplexity(TEXTS)
+    assert tuned.generate("the", max_new_tokens=3).startswith("the")
+    with pytest.raises(ValueError, match="texts need a tokenizer"):
+        GPT.from_transformers(theirs(PLAIN)).fine_tune(TEXTS)
+
+
 @pytest.mark.parametrize("call, error, words", [
     (lambda m: m.generate("a" * 40), ValueError, "must fit into the context of 24 tokens; got 41. Shorten it"),
     (lambda m: m.generate("é"), ValueError, "it was trained on .*; got 'é', first at position 0. Leave"),

@@ -83,7 +83,8 @@ class BERTClassifier(Classifier, BaseHead):
     --------
     >>> from corollary import BERTClassifier, Training
     >>> texts = ["warm sun", "cold snow", "sun and sea", "snow and ice"] * 6
-    >>> model = BERTClassifier(1, dimension=16, n_heads=2, training=Training(20, learning_rate=0.01), random_state=0)
+    >>> plan = Training(20, learning_rate=0.01, batch_size=8)
+    >>> model = BERTClassifier(1, dimension=16, n_heads=2, training=plan, random_state=0)
     >>> model.fit(texts, [1, 0, 1, 0] * 6).predict(["sun", "snow"])
     array([1, 0])
     """

@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, GradientTrained, LanguageModel
@@ -122,6 +124,8 @@ def next_token_loss(module: nn.Module, windows: Tensor) -> Tensor:
 class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, GradientTrained):
     """Learn to write like the texts given, one token after the other.
 
+    ``fit`` begins anew; ``from_transformers`` takes weights that others have trained, and ``fine_tune`` goes on from there.
+
     Parameters
     ----------
     n_layers : int, default=4
@@ -176,14 +180,6 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     """
 
     input = "text"
-    _training_defaults = {
-        "epochs": 20,
-        "optimizer": "adamw",
-        "learning_rate": 1e-3,
-        "batch_size": 16,
-        "weight_decay": 0.01,
-        "clip_norm": 1.0,
-    }
     _parameter_constraints = {
         **{
             name: [Interval(Integral, 1, None, closed="left")]
@@ -225,15 +221,43 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
 
     # --- fitting -----------------------------------------------------------------------------------------
 
+    def fine_tune(self, X, *, training=None, random_state=None):
+        """Return a GPT that goes on from these weights, and with this tokenizer, to learn texts X.
+
+        Parameters
+        ----------
+        X : list of str
+            The texts.
+        training : Training, optional
+            How to descend; by default slowly, so that what was learned is kept.
+        random_state : int or RandomState, optional
+            Seed; by default this model's.
+        """
+        check_is_fitted(self)
+        seed = self.random_state if random_state is None else random_state
+        model = clone(self).set_params(training=training, random_state=seed)
+        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_"):
+            setattr(model, name, getattr(self, name))
+        model.pretrained_ = dict(self.module_.state_dict())
+        return model.fit(X)
+
+    @property
+    def _training_defaults(self) -> dict[str, Any]:
+        # As for BERT's heads, the published rate at the published width.
+        rate = min(1e-3, 5e-5 * 768 / self.dimension) if hasattr(self, "pretrained_") else 1e-3
+        return {
+            "epochs": 20, "optimizer": "adamw", "learning_rate": rate, "batch_size": 16, "weight_decay": 0.01,
+            "clip_norm": 1.0,
+        }  # fmt: skip
+
     def _learner(self, data: Data) -> Any:
-        self.tokenizer_ = tokenizers.make(self.tokenizer, data.X, self.vocabulary_size)
-        self.n_tokens_ = self.tokenizer_.size
-        self.options_ = {"dropout": self.dropout}
-        self.dtype_ = "float32"
-        end = np.array([self.tokenizer_.end])
-        joined = np.concatenate(
-            [end, *(part for text in data.X for part in (self.tokenizer_.encode(text), end))]
-        )
+        if not hasattr(self, "pretrained_"):
+            self.tokenizer_ = tokenizers.make(self.tokenizer, data.X, self.vocabulary_size)
+            self.n_tokens_ = self.tokenizer_.size
+            self.options_ = {"dropout": self.dropout}
+            self.dtype_ = "float32"
+        encoded, end = [self._encode(text) for text in data.X], np.array([self._end()])
+        joined = np.concatenate([end, *(part for codes in encoded for part in (codes, end))])
         length = min(self.context + 1, len(joined))
         sequence = torch.from_numpy(joined).to(current().device)
         return self._descend(next_token_loss, batches=WindowBatches(sequence, length))
@@ -242,7 +266,10 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         if self.dimension % self.n_heads:
             raise value("GPT", f"dimension must be a multiple of n_heads={self.n_heads}", self.dimension)
         sizes = (self.n_tokens_, self.context, self.dimension, self.n_layers, self.n_heads)
-        return Decoder(*sizes, **self.options_).to(getattr(torch, self.dtype_))
+        module = Decoder(*sizes, **self.options_).to(getattr(torch, self.dtype_))
+        if hasattr(self, "pretrained_"):
+            module.load_state_dict(self.pretrained_)
+        return module
 
     # --- probabilities -----------------------------------------------------------------------------------
 
