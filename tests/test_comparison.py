@@ -40,6 +40,16 @@ def test_densities_of_integers_are_dequantised():
     )  # a density of integers could be made arbitrarily large
 
 
+def test_topic_models_are_measured_alike():
+    rng = np.random.default_rng(0)
+    rates = rng.dirichlet(np.full(3, 0.1), 200) @ rng.dirichlet(np.full(40, 0.1), 3)
+    counts = Dataset(sparse.csr_matrix(rng.poisson(40 * rates).astype(float)), name="counts")
+    board = compare(counts, task="topics", systems=["plsa", "lda"])
+    scores = {row["system"]: row["score"] for row in board.rows}
+    # chance among 40 words is 40; of ten topics for three the prior of LDA makes the better use
+    assert scores["lda"] < 1.05 * scores["plsa"] and max(scores.values()) < 32
+
+
 def test_a_failure_is_a_row_with_its_reason():
     board = compare("iris", systems=["als", "mlp"])
     assert [row["system"] for row in board.rows] == ["mlp", "als"]
