@@ -130,7 +130,7 @@ TASKS: dict[str, Task] = {
     "clustering": Task("clusterer", "adjusted Rand index", _rand),
     "separation": Task("clusterer", "silhouette", _silhouette),
     "completion": Task("completer", "root-mean-square error", _completion_rmse, False),
-    "topics": Task("topic-model", "perplexity of held-out words", _document_completion, False),
+    "topics": Task("topic-model", "word perplexity", _document_completion, False),
     "language": Task("language-model", "perplexity", _perplexity, False),
     "reconstruction": Task("transformer", "mean squared error", _reconstruction, False),
     "generation": Task("generator", "Fréchet distance", _frechet, False, prepare=_standardised),
