@@ -13,6 +13,14 @@ from corollary.formulas import TOPICS, Formula, all_formulas
 __all__ = ["pages"]
 
 HERE = Path(__file__).parent
+SUPERVISED = {
+    "answerer",
+    "classifier",
+    "regressor",
+    "segmenter",
+    "tagger",
+    "translator",
+}  # fitted with targets
 EXACT = 1e-9  # deviations below it are rounding, and shown as such
 
 
@@ -88,12 +96,16 @@ def _use(entry: catalog.Entry) -> list[str]:
         return ["```python", f"from {entry.module} import {entry.name}", "```", ""]
     fixed = ", ".join(f"{key}={value!r}" for key, value in entry.params).replace("'", '"')
     example = {"graph": "cora", "ratings": "ml-100k", "text": "shakespeare", "sequence": "spoken-digits"}
-    source = example.get(entry.input, "digits")
+    own = {"gin": "mutag", "sequence-tagger": "steps.npz", "unet": "masks.npz"}
+    source = own.get(entry.id, example.get(entry.input, "digits"))
+    told = not SUPERVISED.isdisjoint(entry.roles) and entry.module != "corollary.graphs.nodes"
+    if told and entry.input == "text":
+        source = "texts.csv --kind text --target y"
     return [
         "```python",
         f"from corollary import {entry.name}",
         "",
-        f"model = {entry.name}({fixed}).fit(X)",
+        f"model = {entry.name}({fixed}).fit({'X, y' if told else 'X'})",
         "```",
         "",
         "```",
