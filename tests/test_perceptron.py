@@ -137,3 +137,9 @@ def test_bad_input_is_named():
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="y must hold known classes only; got 7"):
         model.partial_fit(X, y + 7)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.partial_fit(X, y[:5])
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.partial_fit(X, y, sample_weight=np.ones(3))
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        model.partial_fit(X, y, sample_weight=-np.ones(150))

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import corollary
@@ -56,8 +57,15 @@ def test_terms_may_leave_inputs_out():
 
 
 def test_bad_terms_labels_and_sizes_are_named():
-    with pytest.raises(ValueError, match="terms must be a matrix of 1"):
-        ThresholdUnit.from_dnf([[2, 0]])
+    for terms, got in (
+        ([[2, 0]], "2"),
+        ([1, 0], r"shape \(2,\)"),
+        ([[1, 0], [1]], "rows of different lengths"),
+    ):
+        with pytest.raises(ValueError, match=rf"terms must be a matrix of 1 .*; got {got}"):
+            ThresholdUnit.from_dnf(terms)
+    with pytest.raises(NotFittedError):
+        ThresholdUnit().to_dnf()
     with pytest.raises(ValueError, match="y must have two classes; got 3"):
         ThresholdUnit().fit([[0], [1], [1]], [0, 1, 2])
     with pytest.raises(ValueError, match="a truth table has at most 20 inputs; got 21"):

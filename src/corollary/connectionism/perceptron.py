@@ -26,8 +26,9 @@ from numba import njit
 from scipy import sparse
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils import compute_class_weight
+from sklearn.utils import check_consistent_length, column_or_1d, compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator
@@ -390,16 +391,20 @@ class Perceptron(LinearClassifierMixin, Estimator):
         with self._unharmed():
             self._validate_params()
             X = self._check(X, reset=first)
-            labels = np.asarray(y)
+            labels = column_or_1d(to_numpy(y), warn=True)
+            check_consistent_length(X, labels)
             if len(np.setdiff1d(labels, known)):
                 raise errors.value(
                     "Perceptron", "y must hold known classes only", np.setdiff1d(labels, known)[0]
                 )
             self.classes_ = known
             codes = np.searchsorted(known, labels)
-            weight = None if sample_weight is None else np.asarray(sample_weight, float)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(
+                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
+                )
             start = (None, None) if first else (self.coef_, self.intercept_)
-            learner = self._learner(Data(X, codes, weight, start))
+            learner = self._learner(Data(X, codes, sample_weight, start))
             learner.step()
             before = 0 if first else self.mistakes_
             self._adopt(learner)

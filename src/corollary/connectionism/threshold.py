@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator
@@ -141,10 +142,15 @@ class ThresholdUnit(BaseBinary):
         terms : array-like of shape (n_terms, n_inputs)
             Conjunctions: 1 for an input, 0 for its negation, -1 where the input is absent.
         """
-        terms = np.asarray(terms)
-        if terms.ndim != 2 or not np.isin(terms, (-1, 0, 1)).all():
-            must = "terms must be a matrix of 1 (input), 0 (negation) and -1 (absent)"
+        must = "terms must be a matrix of 1 (input), 0 (negation) and -1 (absent)"
+        try:
+            terms = np.asarray(terms)
+        except ValueError:
+            raise errors.value("ThresholdUnit", must, "rows of different lengths") from None
+        if terms.ndim != 2:
             raise errors.value("ThresholdUnit", must, f"shape {terms.shape}")
+        if not np.isin(terms, (-1, 0, 1)).all():
+            raise errors.value("ThresholdUnit", must, terms[~np.isin(terms, (-1, 0, 1))][0])
         x = truth_table(terms.shape[1])
         f = np.zeros(len(x), int)
         for term in terms:
@@ -160,6 +166,7 @@ class ThresholdUnit(BaseBinary):
 
     def to_dnf(self) -> np.ndarray:
         """Return the full terms of eq. (1) as rows of zeros and ones; none for a unit that never fires."""
+        check_is_fitted(self)
         x = truth_table(len(self.signs_))
         return x[x @ self.signs_ >= self.threshold_]
 
