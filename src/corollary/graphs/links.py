@@ -28,7 +28,7 @@ from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.graphs.network import GraphNetwork
-from corollary.graphs.nodes import WHOLE, BaseGraphEstimator, Tensors
+from corollary.graphs.nodes import SAMPLED, BaseGraphEstimator, Tensors
 
 __all__ = ["LinkNetwork", "LinkPredictor", "split_links"]
 
@@ -114,7 +114,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     True
     """
 
-    _training_defaults = {"epochs": 200, "learning_rate": 0.01, "batch_size": WHOLE, "patience": 50}
+    _parameter_constraints = {**BaseGraphEstimator._parameter_constraints, **SAMPLED}
 
     def __init__(
         self,

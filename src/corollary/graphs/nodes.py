@@ -34,7 +34,7 @@ __all__ = ["NodeClassifier"]
 # What the estimators hand on to the network, under the same names.
 OPTIONS = ("activation", "dropout", "heads", "output_heads", "order")
 WHOLE = 2**31 - 1  # batch size that no training set exceeds: every update sees all labelled nodes
-
+SAMPLED = {"neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")]}
 LOCAL = ("gat", "mpnn")  # what these compute at a node depends on the edges that enter it, and on no other
 
 # What the papers use on citation graphs: Kipf and Welling (2017), and Velickovic et al. (2018) for attention.
@@ -100,7 +100,6 @@ class BaseGraphEstimator(GradientTrained):
         "heads": [Interval(Integral, 1, None, closed="left")],
         "output_heads": [Interval(Integral, 1, None, closed="left")],
         "order": [Interval(Integral, 1, None, closed="left")],
-        "neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -228,6 +227,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
         **{name: [None, *BaseGraphEstimator._parameter_constraints[name]] for name in NET},
+        **SAMPLED,
         "normalize": ["boolean", StrOptions({"auto"})],
     }
 
