@@ -111,10 +111,10 @@ class BERT(Transformer, BaseBERT):
             raise value("BERT", must, "weights without it", "Take them from a BertForMaskedLM, or fit.")
         self._check_tokenizer()
         t = self.tokenizer_
-        for i, text in enumerate(texts):
-            if len(t.encode(text)) > self.context - 2:
+        for i, codes in enumerate(t.encode_all(texts)):
+            if len(codes) > self.context - 2:
                 must = f"a text to fill must fit into the context of {self.context} tokens, two of them its frame"
-                raise value("BERT", must, f"{len(t.encode(text))} in text {i}", "Cut it around the gap.")
+                raise value("BERT", must, f"{len(codes)} in text {i}", "Cut it around the gap.")
 
         def guess(tokens: Tensor, lengths: Tensor) -> Tensor:  # -> (b, t), -1 where nothing is to be guessed
             logits = self.module_.guesses(self._states(tokens, lengths))

@@ -188,7 +188,9 @@ class BERTAnswerer(BaseHead):
         if not (0 <= begin <= end <= len(passage)):
             must = f"answer {i} must lie within the {len(passage)} characters of its passage"
             raise value(owner, must, f"{begin} to {end}")
-        return (begin, end) if passage[begin:end].strip() else (0, 0)
+        text = passage[begin:end]
+        begin += len(text) - len(text.lstrip())  # no piece of a word holds a blank
+        return (begin, begin + len(text.strip())) if text.strip() else (0, 0)
 
     def _read(self, pair: tuple[str, str]) -> Read:
         """Frame a pair; a question may take up to half the context, the passage what is left."""

@@ -101,7 +101,7 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         """Return ``[CLS] text [SEP]``, cut to the context; a text may be two sentences parted by ``[SEP]``."""
         self._check_tokenizer()
         t, room = self.tokenizer_, self.context - 2
-        return [np.array([t.open, *t.encode(text)[:room], t.part]) for text in texts]
+        return [np.array([t.open, *codes[:room], t.part]) for codes in t.encode_all(texts)]
 
     def _evaluate(self, rows: list[np.ndarray], call: Any, *others: list[np.ndarray]) -> list[np.ndarray]:
         """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together."""

@@ -91,11 +91,13 @@ class WordPieces:
         """Return the pieces of a text, without opening and parting symbols."""
         return list(self.inner.encode(text, add_special_tokens=False).ids)
 
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """Return the pieces of each text."""
+        return [found.ids for found in self.inner.encode_batch(texts, add_special_tokens=False)]
+
     def encode_words(self, words: list[str]) -> list[list[int]]:
         """Return the pieces of each word, at least one: a word of which nothing is left is unknown."""
-        return [
-            found.ids or [self.unknown] for found in self.inner.encode_batch(words, add_special_tokens=False)
-        ]
+        return [pieces or [self.unknown] for pieces in self.encode_all(words)]
 
     def locate(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the pieces of a text, and where in it each begins and ends."""
