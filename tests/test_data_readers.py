@@ -259,6 +259,8 @@ def test_npz_of_sequences_and_sets(saved):
     frames, lengths = np.arange(10.0).reshape(5, 2), np.array([2, 3])
     found = data.load(saved("t.npz", X=frames, lengths=lengths, y=np.array([0, 1])))
     assert found.kind == "sequence" and [s.shape for s in found.X] == [(2, 2), (3, 2)]
+    found = data.load(saved("t.npz", X=frames, lengths=lengths, y=np.arange(5)))  # a label per step
+    assert [part.tolist() for part in found.y] == [[0, 1], [2, 3, 4]]
     assert data.load(saved("t.npz", X=frames, lengths=lengths), kind="set").kind == "set"
     found = data.load(saved("t.npz", X=frames, lengths=np.array([5, 0])), kind="set")
     assert [s.shape for s in found.X] == [(5, 2), (0, 2)]
@@ -601,6 +603,14 @@ def test_data_in_memory_of_every_kind():
 def test_a_grey_image_keeps_its_three_axes():
     assert data.load(np.zeros((2, 4, 4), np.uint8)).X.shape == (2, 4, 4)
     assert data.load([np.zeros((4, 4)), np.ones((4, 4))], kind="image").X.shape == (2, 4, 4)
+
+
+def test_pictures_and_words_in_memory():
+    grey = Image.fromarray(np.arange(30, dtype=np.uint8).reshape(5, 6))
+    assert repr(data.load([grey, grey])) == "Dataset 'data': image, X (2, 5, 6)"
+    assert data.load([grey.convert("RGB"), grey]).X.shape == (2, 3, 5, 6)
+    found = data.load([["the", "cat"], ["a"]])
+    assert found.kind == "sequence" and found.X == [["the", "cat"], ["a"]]
 
 
 def test_frames_in_memory():

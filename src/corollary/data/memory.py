@@ -51,6 +51,10 @@ def _kind_of(X: Any) -> str:
         first = X[0]
         if isinstance(first, str):
             return "text"
+        if hasattr(first, "getbands"):  # a Pillow image
+            return "image"
+        if isinstance(first, list | tuple) and first and isinstance(first[0], str):
+            return "sequence"
         if hasattr(first, "edge_index") or hasattr(first, "adj"):
             return "graphs"
         if hasattr(first, "shape"):

@@ -169,7 +169,10 @@ class ImageClassifier(Classifier, BaseImageEstimator):
         return {"net": "resnet", "width": 4, "training": Training(epochs=3)}
 
     def fit(self, X, y, sample_weight=None):
-        """Train on images X (n, h, w) or (n, c, h, w) with labels y (n,), optionally weighted."""
+        """Train on images X with labels y (n,), optionally weighted.
+
+        Images are (n, h, w), (n, c, h, w) or (n, h, w, c), bytes or floats in [0, 1], or a list of Pillow images.
+        """
         return self._fit(X, y, sample_weight)
 
     def _learner(self, data: Data) -> Any:

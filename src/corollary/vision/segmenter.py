@@ -119,7 +119,7 @@ class Segmenter(BaseImageEstimator):
         return X, (X > 0.5).astype(int)
 
     def fit(self, X, y):
-        """Train on images X (n, h, w) or (n, c, h, w) with masks y (n, h, w) of labels."""
+        """Train on images X, as :class:`~corollary.ImageClassifier` takes them, with masks y (n, h, w) of labels."""
         return self._fit(X, y)
 
     def _check_y(self, X: np.ndarray, y: Any) -> np.ndarray:
