@@ -170,3 +170,7 @@ def test_bad_values_are_named():
         HopfieldNetwork("hebbian").fit(patterns(2, 4))
     with pytest.raises(ValueError, match="capacity_curve: loads must be positive and rising"):
         capacity_curve(loads=[0.2, 0.1])
+    with pytest.raises(ValueError, match="noise must be a share of the units, from 0 to 1; got 2"):
+        capacity_curve(noise=2)
+    with pytest.raises(ValueError, match="repeats must be at least 1; got 0"):
+        capacity_curve(repeats=0)

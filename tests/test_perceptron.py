@@ -128,6 +128,8 @@ def test_bad_input_is_named():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=r"coef_init must have shape \(3, 4\); got shape \(1, 4\)"):
         Perceptron().fit(X, y, coef_init=np.zeros(4))
+    with pytest.raises(ValueError, match=r"intercept_init must have shape \(3,\); got shape \(2,\)"):
+        Perceptron().fit(X, y, intercept_init=np.zeros(2))
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         Perceptron().partial_fit(X, y)
     model = Perceptron().partial_fit(X, y, classes=[0, 1, 2])

@@ -60,3 +60,11 @@ def test_training_raises_the_pseudo_likelihood_and_resumes_exactly(tmp_path):
     np.testing.assert_array_equal(part.components_, whole.components_)
     again = corollary.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.sample(3), whole.sample(3))
+
+
+def test_a_state_of_the_wrong_width_is_named():
+    model = BernoulliRBM(2, n_iter=1, random_state=0).fit(np.eye(3))
+    with pytest.raises(
+        ValueError, match=r"v must have one column per visible unit \(3\); got shape \(1, 2\)"
+    ):
+        model.gibbs([[0, 1]])

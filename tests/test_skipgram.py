@@ -175,6 +175,7 @@ def test_deterministic_fits_resume_exactly(texts, tmp_path):
 
 
 def test_transform_takes_words_texts_and_token_lists(model):
+    np.testing.assert_array_equal(model.transform(iter(["sun", "sea"])), model.transform(["sun", "sea"]))
     np.testing.assert_array_equal(model.transform(["sun"])[0], model["sun"])
     expected = (model["sun"] + model["ice"]) / 2
     np.testing.assert_allclose(model.transform(["sun nonsense ice"])[0], expected, rtol=1e-6)
@@ -258,6 +259,10 @@ def test_complaints(model, tmp_path):
         model.evaluate_analogies([["a", "b", "c"]], ["d"])
     with pytest.raises(ValueError, match=r"there must be 2 words in every row; got shape \(1, 3\)"):
         model.evaluate_similarity([["a", "b", "c"]], [1])
+    with pytest.raises(ValueError, match=r"there must be one score for each of 2 rows; got shape \(1,\)"):
+        model.evaluate_similarity([["sun", "sea"], ["sea", "sun"]], [1])
+    with pytest.raises(ValueError, match=r"there must be one answer for each of 1 rows; got shape \(2,\)"):
+        model.evaluate_analogies([["sun", "sea", "sun"]], ["sea", "sun"])
     with pytest.raises(ValueError, match="words must be different; got 1 different ones"):
         KeyedVectors(["a", "a"], np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"one vector for each of 1 words; got shape \(2, 3\)"):

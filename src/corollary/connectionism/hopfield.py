@@ -410,6 +410,11 @@ def capacity_curve(
     loads = np.asarray(loads, float)
     if loads.ndim != 1 or not len(loads) or loads.min() <= 0 or (np.diff(loads) <= 0).any():
         raise errors.value("capacity_curve", "loads must be positive and rising", loads.tolist())
+    if not 0 <= noise <= 1:
+        raise errors.value("capacity_curve", "noise must be a share of the units, from 0 to 1", noise)
+    for name, value in (("n_units", n_units), ("repeats", repeats)):
+        if value < 1:
+            raise errors.value("capacity_curve", f"{name} must be at least 1", value)
     network = HopfieldNetwork(rule, random_state=random_state, **params)
     rng = network._rng()
     sizes = [max(1, round(load * n_units)) for load in loads]

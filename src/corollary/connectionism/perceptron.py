@@ -352,7 +352,10 @@ class Perceptron(LinearClassifierMixin, Estimator):
                 raise errors.value("Perceptron", must, f"shape {coef.shape}")
             w[:, :-1] = coef
         if intercept is not None:
-            w[:, -1] = intercept
+            if np.size(intercept) not in (1, len(w)):
+                must = f"intercept_init must have shape ({len(w)},)"
+                raise errors.value("Perceptron", must, f"shape {np.shape(intercept)}")
+            w[:, -1] = np.ravel(intercept)
 
     def _adopt(self, learner: _Mistakes) -> None:
         w = learner.weights()

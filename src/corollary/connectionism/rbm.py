@@ -33,6 +33,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from corollary import errors
 from corollary.base import Data, Estimator, Generator, Transformer
 from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics
@@ -248,6 +249,9 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
     def gibbs(self, v: Any) -> np.ndarray:
         """Return visible states after one step of the chain from ``v``: hidden, then visible."""
         check_is_fitted(self)
+        if np.shape(v)[-1:] != self.components_.shape[1:]:
+            must = f"v must have one column per visible unit ({self.components_.shape[1]})"
+            raise errors.value("BernoulliRBM", must, f"shape {np.shape(v)}")
         if not hasattr(self, "random_state_"):
             self.random_state_ = self._numpy_rng()
         return self._sample_visibles(self._sample_hiddens(v, self.random_state_), self.random_state_)

@@ -89,9 +89,9 @@ class WordVectors(Transformer):
         -------
         ndarray of shape (len(X), dimension)
         """
-        index = self._index
-        out = np.zeros((len(X), self.vectors_.shape[1]), self.vectors_.dtype)
-        for row, tokens in zip(out, as_tokens(X, type(self).__name__)):
+        index, texts = self._index, as_tokens(X, type(self).__name__)
+        out = np.zeros((len(texts), self.vectors_.shape[1]), self.vectors_.dtype)
+        for row, tokens in zip(out, texts):
             known = [index[token] for token in tokens if token in index]
             if known:
                 row[:] = self.vectors_[known].mean(axis=0)
@@ -150,12 +150,13 @@ class WordVectors(Transformer):
             How alike people find them.
         """
         numbers, known = self._known(pairs, 2)
+        scores = self._one_each(scores, "score", len(known)).astype(float)
         if known.sum() < 2:
             must = "evaluate_similarity needs at least two pairs of known words"
             raise errors.value(type(self).__name__, must, int(known.sum()))
         unit = self._unit()
         cosines = (unit[numbers[known, 0]] * unit[numbers[known, 1]]).sum(axis=1)
-        correlation = float(spearmanr(cosines, np.asarray(scores, float)[known]).statistic)
+        correlation = float(spearmanr(cosines, scores[known]).statistic)
         return Evaluation(correlation, int(known.sum()), len(known))
 
     def evaluate_analogies(self, questions: Any, answers: Any) -> Evaluation:
@@ -168,7 +169,8 @@ class WordVectors(Transformer):
         answers : array-like of shape (n,)
             The words that are right.
         """
-        rows = np.column_stack([np.asarray(questions, dtype=object), np.asarray(answers, dtype=object)])
+        questions = np.asarray(questions, dtype=object)
+        rows = np.column_stack([questions, self._one_each(answers, "answer", len(questions))])
         numbers, known = self._known(rows, 4)
         if not known.any():
             must = "evaluate_analogies needs at least one question of known words"
@@ -182,6 +184,13 @@ class WordVectors(Transformer):
                 scores[np.arange(len(word)), word] = -np.inf
             right += int((scores.argmax(axis=1) == d).sum())
         return Evaluation(right / len(numbers), len(numbers), len(known))
+
+    def _one_each(self, values: Any, what: str, n: int) -> np.ndarray:
+        array = np.asarray(values, dtype=object)
+        if array.shape != (n,):
+            must = f"there must be one {what} for each of {n} rows"
+            raise errors.value(type(self).__name__, must, f"shape {array.shape}")
+        return array
 
     def _known(self, rows: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
         index = self._index
