@@ -436,6 +436,16 @@ def test_errors(call, match):
         call()
 
 
+def test_names_of_nets_have_no_case_and_are_no_classes():
+    X, y = stripes(8)
+    make = lambda name: ImageClassifier(name, width=4, training=Training(epochs=1), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(make("ResNet18").predict_proba(X), make("resnet18").predict_proba(X))
+    with pytest.raises(
+        TypeError, match="Segmenter: net must be a name; got UNet. Use net='unet', and options="
+    ):
+        Segmenter(net=UNet).fit(X[:, 0], X[:, 0] > 0.5)
+
+
 def test_masks_are_labels():
     with pytest.raises(TypeError, match="masks must hold labels; got fractions"):
         Segmenter().fit(np.zeros((4, 8, 8)), np.full((4, 8, 8), 0.5))

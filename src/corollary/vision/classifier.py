@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from corollary.base import Classifier, Data, GradientTrained, as_tensor
 from corollary.data.kinds import check_images
 from corollary.engine.training import Training
-from corollary.errors import unknown
 from corollary.networks.mlp import weighted_mean
 from corollary.vision.net import Standardise
-from corollary.vision.nets import CLASSIFIERS, build
+from corollary.vision.nets import CLASSIFIERS, build, named
 
 __all__ = ["ImageClassifier"]
 
@@ -60,8 +59,7 @@ class BaseImageEstimator(GradientTrained):
 
     def _images(self, data: Data) -> Tensor:
         """Remember the shape and the channels' statistics; return the images."""
-        if self.net not in self._nets:
-            raise unknown(type(self).__name__, "net", self.net, self._nets)
+        named(self.net, self._nets, type(self).__name__)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
         self.channel_mean_ = data.X.mean((0, 2, 3), dtype=np.float64)
@@ -72,7 +70,8 @@ class BaseImageEstimator(GradientTrained):
     def _module(self) -> nn.Sequential:
         """Return the standardisation and the net, with the channels last in memory."""
         options = {"width": self.width, **(self.options or {})}
-        net = build(self.net, self.image_shape_, len(self.classes_), **options)
+        name = named(self.net, self._nets, type(self).__name__)
+        net = build(name, self.image_shape_, len(self.classes_), **options)
         first = Standardise(self.image_shape_[0])
         first.mean.copy_(as_tensor(self.channel_mean_).reshape(1, -1, 1, 1))
         first.scale.copy_(as_tensor(self.channel_scale_).reshape(1, -1, 1, 1))
@@ -140,7 +139,7 @@ class ImageClassifier(Classifier, BaseImageEstimator):
 
     _nets = CLASSIFIERS
     _parameter_constraints = {
-        "net": [str],
+        "net": [str, type],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "options": [None, dict],
         "class_weight": [None, dict, StrOptions({"balanced"})],

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from corollary.errors import unknown, value
+from corollary.errors import kind, unknown, value
 from corollary.vision.net import is_small
 
-__all__ = ["NETS", "build"]
+__all__ = ["CLASSIFIERS", "NETS", "SEGMENTERS", "build", "named"]
 
 # Name -> module, class and what the name fixes. Short names choose the depth from the images' size.
 NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -32,6 +32,21 @@ NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 CLASSIFIERS = {name for name in NETS if name != "unet"}
 SEGMENTERS = {"unet"}
+
+
+def named(net: Any, known: set[str], owner: str) -> str:
+    """Return the name of a net as it is known, whatever its case.
+
+    >>> named("ResNet50", CLASSIFIERS, "ImageClassifier")
+    'resnet50'
+    """
+    if not isinstance(net, str):
+        given = getattr(net, "__name__", repr(net))
+        near = next((name for name in NETS if NETS[name][1] == given and name in known), "resnet18")
+        raise kind(owner, "net must be a name", given, f"Use net={near!r}, and options= for its arguments.")
+    if net.lower() not in known:
+        raise unknown(owner, "net", net, known)
+    return net.lower()
 
 
 def build(name: str, shape: tuple[int, int, int], n_classes: int, **options: Any) -> nn.Module:

@@ -96,7 +96,7 @@ class Segmenter(BaseImageEstimator):
     role = "segmenter"
     _nets = SEGMENTERS
     _parameter_constraints = {
-        "net": [str],
+        "net": [str, type],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "options": [None, dict],
         "random_state": ["random_state"],
