@@ -288,6 +288,17 @@ def test_tags_need_both_sides():
     assert all(p.shape == (len(x), 2) for p, x in zip(both.predict_proba(X), X))
 
 
+@pytest.mark.parametrize("cell", RECURRENT)
+def test_forecasts_from_the_state_are_those_of_reading_again(cell):
+    X = [x.astype(np.float64) for x in ragged([9, 4, 7, 2], width=2)]
+    model = SequenceForecaster(
+        cell, horizon=6, hidden_size=5, n_layers=2, training=Training(2), random_state=0
+    )
+    model.fit(X)
+    again = np.stack(model._evaluate(X, model._read_again))
+    np.testing.assert_allclose(model.predict(X), again, rtol=1e-9, atol=1e-12)  # float64, other batches
+
+
 def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
     rng = np.random.default_rng(0)
     series = [np.sin(0.4 * np.arange(rng.integers(30, 60)) + p) for p in rng.uniform(0, 6, 40)]

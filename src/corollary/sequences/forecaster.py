@@ -19,11 +19,13 @@ import torch
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from corollary.base import Data
 from corollary.engine.ragged import RaggedBatches, padding_mask
 from corollary.errors import value
 from corollary.sequences.common import BaseSequenceNetwork
+from corollary.sequences.network import RECURRENT
 
 __all__ = ["SequenceForecaster"]
 
@@ -68,7 +70,8 @@ class SequenceForecaster(BaseSequenceNetwork):
     Notes
     -----
     Minimises equation (2) of :mod:`corollary.sequences.forecaster`. An epoch costs
-    O(steps * hidden_size^2 * n_layers); a forecast reads the series once for every step ahead.
+    O(steps * hidden_size^2 * n_layers). A recurrent cell reads the series once and goes on from its state; "lru" and
+    "tcn" read it again for every step ahead.
 
     Examples
     --------
@@ -113,7 +116,7 @@ class SequenceForecaster(BaseSequenceNetwork):
     def predict(self, X):
         """Return the next ``horizon`` steps of each series, (n, horizon, d)."""
         parts = self._query(X)
-        return np.stack(self._evaluate(parts, self._continued))
+        return np.stack(self._evaluate(parts, self._stepped if self.cell in RECURRENT else self._read_again))
 
     def score(self, X, y=None):
         """Return R^2 of the forecasts one step ahead, over all steps of all series."""
@@ -146,8 +149,21 @@ class SequenceForecaster(BaseSequenceNetwork):
         scale = torch.as_tensor(self.feature_scale_).to(x.flat)
         return self._descend(partial(step_error, scale=scale), batches=RaggedBatches(x))
 
-    def _continued(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Feed forecasts back, each series at its own end."""
+    def _stepped(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Feed forecasts back, one step of the cell each, from the state at each series' own end."""
+        net, cell = self.module_, self.module_.encoder.cell
+        packed = pack_padded_sequence(net.inputs(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
+        state = cell(packed)[1]
+        now, ahead = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1], []
+        for _ in range(self.horizon):
+            top = (state[0] if isinstance(state, tuple) else state)[-1]  # of an LSTM, without its memory
+            now = now + net.head(top) * net.inputs.scale
+            ahead.append(now)
+            state = cell(net.inputs(now)[:, None], state)[1]
+        return torch.stack(ahead, 1)
+
+    def _read_again(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Feed forecasts back as further steps, each series at its own end."""
         rows, lengths = torch.arange(len(x), device=x.device), lengths.to(x.device)
         x = torch.cat([x, x.new_zeros(len(x), self.horizon, x.shape[2])], 1)
         for ahead in range(self.horizon):
