@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
-from corollary.linalg_kernels import back_product, packed, product, unpacked
+from corollary.linalg_kernels import DenseRows, gram, packed, unpacked
+from corollary.linalg_sparse import SparseRows
+
+
+def products(kind, X, B, Y):
+    out = np.empty((X.shape[0], B.shape[1]), B.dtype)
+    rows = kind(X)
+    rows.product(B, out)
+    return out, rows.back_product(Y)
 
 
 def strided(X):
@@ -24,8 +33,9 @@ def test_products_are_numpys(dtype, seen, n, m, K, seed):
     wide = X.astype(np.float64)
     # a sum of up to 70 terms of size 1 rounds by a few units in its last place
     room = 200 * np.finfo(dtype).eps
-    np.testing.assert_allclose(product(X, B), wide @ B, atol=room)
-    np.testing.assert_allclose(back_product(X, Y), wide.T @ Y, atol=room)
+    dot, back = products(DenseRows, X, B, Y)
+    np.testing.assert_allclose(dot, wide @ B, atol=room)
+    np.testing.assert_allclose(back, wide.T @ Y, atol=room)
 
 
 def test_long_rows_go_in_chunks_and_many_rows_in_parts():
@@ -33,8 +43,9 @@ def test_long_rows_go_in_chunks_and_many_rows_in_parts():
     for shape in ((5, 5000), (5000, 5)):
         X = rng.standard_normal(shape)
         B, Y = rng.standard_normal((shape[1], 9)), rng.standard_normal((shape[0], 9))
-        np.testing.assert_allclose(product(X, B), X @ B, atol=1e-11)
-        np.testing.assert_allclose(back_product(X, Y), X.T @ Y, atol=1e-11)
+        dot, back = products(DenseRows, X, B, Y)
+        np.testing.assert_allclose(dot, X @ B, atol=1e-11)
+        np.testing.assert_allclose(back, X.T @ Y, atol=1e-11)
 
 
 @pytest.mark.parametrize("K", [1, 8, 20, 24, 25, 33, 100])
@@ -43,3 +54,23 @@ def test_panels_keep_their_columns(K):
     wide = packed(B)
     assert wide.shape[2] * wide.itemsize in (32, 64, 96)
     np.testing.assert_array_equal(unpacked(wide, K), B)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 60), st.integers(8, 75), st.integers(0, 99))
+def test_sparse_products_are_scipys(dtype, n, m, K, seed):
+    rng = np.random.default_rng(seed)
+    X = sparse.random(n, m, 0.2, format="csr", random_state=rng, dtype=dtype)
+    B, Y = rng.standard_normal((m, K)).astype(dtype), rng.standard_normal((n, K)).astype(dtype)
+    room = 200 * np.finfo(dtype).eps
+    dot, back = products(SparseRows, X, B, Y)
+    np.testing.assert_allclose(dot, X.astype(np.float64) @ B, atol=room)
+    np.testing.assert_allclose(back, X.T.astype(np.float64) @ Y, atol=room)
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 3), (3, 500, 7), (2, 1000, 30)])
+def test_the_gram_matrix_of_blocks_is_exact(shape):
+    Y = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    wide = np.concatenate(Y, 1).astype(np.float64)
+    np.testing.assert_allclose(gram(Y), wide.T @ wide, atol=1e-11)

@@ -22,7 +22,7 @@ fits = {
     "explicit": lambda: corollary.ALS(3, max_iter=4, tol=0.0, random_state=0).fit(R),
     "implicit": lambda: corollary.ALS(3, feedback="implicit", max_iter=4, tol=0.0, random_state=0).fit(R),
     "nmf": lambda: corollary.NMF(3, max_iter=6, tol=0.0, random_state=0).fit(R),
-    "nmf-dense": lambda: corollary.NMF(3, max_iter=6, tol=0.0, random_state=0).fit(rng.random((301, 230))),
+    "nmf-dense": lambda: corollary.NMF(3, max_iter=6, tol=0.0, random_state=0).fit(rng.random((1301, 830))),
     "nmf-kl": lambda: corollary.NMF(
         3, solver="mu", beta_loss="kullback-leibler", init="random", max_iter=6, tol=0.0, random_state=0
     ).fit(R),

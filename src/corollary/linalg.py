@@ -20,6 +20,7 @@ References
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -43,6 +44,8 @@ __all__ = [
 ILL_CONDITIONED = 1e-6  # smallest over largest pivot below which Cholesky is not trusted
 EXHAUSTED = 100.0  # times the rounding unit: a block this small adds nothing
 KRYLOV_BLOCKS = 5  # products in a cycle, unless asked for otherwise
+THINNEST, THICKEST = 8, 64  # columns of a factor for which products are compiled
+LARGE, LARGE_SPARSE = 2**26, 2**24  # multiplications from which compiling them pays
 RESIDUAL = 1e-6  # of the largest eigenvalue: as exact as float32 eigenvectors get
 
 
@@ -59,8 +62,8 @@ class Operator(Protocol):
     shape: tuple[int, int]
     dtype: torch.dtype
 
-    def dot(self, Q: Tensor) -> Tensor:
-        """Return A Q for this process's rows."""
+    def dot(self, Q: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return A Q for this process's rows, written into ``out`` if there is one."""
 
     def back(self, Y: Tensor) -> Tensor:
         """Return Aᵀ Y, summed over the processes."""
@@ -101,9 +104,11 @@ def extend(basis: Tensor, block: Tensor) -> Tensor:
     return block
 
 
-def _krylov(A: Operator, Q: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
-    """Return an orthonormal basis of eq. 1 and its image under A."""
-    basis, images, scale = Q, [A.dot(Q)], 0.0
+def _krylov(A: Operator, Q: Tensor, blocks: int) -> tuple[Tensor, list[Tensor]]:
+    """Return an orthonormal basis of eq. 1 and its image under A, block by block: all but the last one tensor."""
+    basis, first, scale = Q, A.dot(Q), 0.0
+    held = first.new_empty(blocks, *first.shape)
+    images = [held[0].copy_(first)]
     for _ in range(blocks - 1):
         room = min(A.shape) - basis.shape[1]
         if room < 1:
@@ -114,8 +119,9 @@ def _krylov(A: Operator, Q: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
             break  # the space is invariant: what is left is rounding
         Q = extend(basis, block[:, :room])
         basis = torch.cat([basis, Q], 1)
-        images.append(A.dot(Q))
-    return basis, torch.cat(images, 1)
+        full = Q.shape[1] == first.shape[1]
+        images.append(A.dot(Q, held[len(images)] if full else None))
+    return basis, images
 
 
 def _start(A: Operator, width: int, seed: int) -> Tensor:
@@ -170,16 +176,27 @@ def krylov_svd(
     return SVD(found.values[:k], found.rows[:k].contiguous())
 
 
-def _rayleigh_ritz(basis: Tensor, image: Tensor, k: int) -> SVD:
+def _rayleigh_ritz(basis: Tensor, images: list[Tensor], k: int) -> SVD:
     """Solve the small problem, eq. 2, and keep ``k`` of its triplets."""
     run = current()
-    if run.world == 1 and image.dtype == torch.float64:  # no squared condition number
-        R = torch.linalg.qr(image, mode="r")[1]
+    if run.world == 1 and basis.dtype == torch.float64:  # no squared condition number
+        R = torch.linalg.qr(torch.cat(images, 1), mode="r")[1]
         s, Wt = torch.linalg.svd(R, full_matrices=False)[1:]
     else:
-        e, W = torch.linalg.eigh(run.sum(exact_gram(image)))
+        e, W = torch.linalg.eigh(run.sum(_gram_of(images)))
         s, Wt = e.clamp(min=0).sqrt().flip(0), W.flip(1).T
     return SVD(s[:k].to(basis.dtype), Wt[:k].to(basis.dtype) @ basis.T)
+
+
+def _gram_of(images: list[Tensor]) -> Tensor:
+    """Return the products of all columns of all blocks in float64; large blocks are not put side by side."""
+    first, last = images[0], images[-1]
+    if first.numel() * first.shape[1] * len(images) ** 2 < LARGE or last.shape != first.shape:
+        return exact_gram(torch.cat(images, 1))
+    from corollary.linalg_kernels import gram
+
+    whole = first.as_strided((len(images), *first.shape), (first.numel(), *first.stride()))
+    return torch.from_numpy(gram(whole.numpy()))
 
 
 def largest_eigenpairs(G: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -211,34 +228,82 @@ def largest_eigenpairs(G: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 # --- operators -------------------------------------------------------------------------------------------
 
 
-class Centred:
-    """The rows of this process minus a mean, never formed; dense or torch CSR."""
+class Rows:
+    """A matrix by its products: a dense tensor or a SciPy matrix, by compiled loops where they pay."""
 
-    def __init__(self, X: Tensor, mean: Tensor | None, n: int, transposed: Tensor | None = None) -> None:
-        self.X = X
-        self.Xt = transposed  # of a sparse matrix
+    def __init__(self, X: Any) -> None:
+        self.sparse = not isinstance(X, Tensor)
+        self.X = _sorted(X) if self.sparse else X
+        self.size = self.X.nnz if self.sparse else X.numel()
+
+    def dot(self, Q: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return X Q."""
+        if self._compiles(Q.shape[1]):
+            out = Q.new_empty(self.X.shape[0], Q.shape[1]) if out is None else out
+            self._compiled.product(Q.numpy(), out.numpy())
+            return out
+        return torch.mm(self._torch if self.sparse else self.X, Q, out=out)
+
+    def back(self, Y: Tensor) -> Tensor:
+        """Return Xᵀ Y."""
+        if self._compiles(Y.shape[1]):
+            return torch.from_numpy(self._compiled.back_product(Y.numpy()))
+        return self._transposed @ Y if self.sparse else (Y.T @ self.X).T  # the long side last: faster
+
+    def _compiles(self, K: int) -> bool:
+        return THINNEST <= K <= THICKEST and self.size * K >= (LARGE_SPARSE if self.sparse else LARGE)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        if self.sparse:
+            from corollary.linalg_sparse import SparseRows
+
+            return SparseRows(self.X)
+        from corollary.linalg_kernels import DenseRows
+
+        return DenseRows(self.X.numpy())
+
+    @cached_property
+    def _torch(self) -> Tensor:
+        return sparse_tensor(self.X)
+
+    @cached_property
+    def _transposed(self) -> Tensor:
+        return sparse_tensor(self.X.T)
+
+
+class Centred:
+    """The rows of this process, dense or sparse, minus a mean; never formed."""
+
+    def __init__(self, X: Any, mean: Tensor | None, n: int) -> None:
+        self.rows = Rows(X)
         self.mean = mean
         self.shape = (n, X.shape[1])
-        self.dtype = X.dtype
+        self.dtype = X.dtype if isinstance(X, Tensor) else getattr(torch, X.dtype.name)
 
-    def dot(self, Q: Tensor) -> Tensor:
+    def dot(self, Q: Tensor, out: Tensor | None = None) -> Tensor:
         """Return (X - 1 mᵀ) Q."""
-        Y = self.X @ Q
+        Y = self.rows.dot(Q, out)
         return Y if self.mean is None else Y.sub_(self.mean @ Q)
 
     def back(self, Y: Tensor) -> Tensor:
         """Return (X - 1 mᵀ)ᵀ Y, summed over the processes."""
-        Z = self.Xt @ Y if self.Xt is not None else (Y.T @ self.X).T  # the long side last: a quarter faster
+        Z = self.rows.back(Y)
         if self.mean is not None:
             Z = Z.sub_(torch.outer(self.mean, Y.sum(0)))
         total: Tensor = current().sum(Z)
         return total
 
 
+def _sorted(matrix: Any) -> Any:
+    """Return a SciPy matrix as CSR with sorted columns; the given one is not changed."""
+    csr = matrix.tocsr()
+    return csr if csr.has_sorted_indices else csr.sorted_indices()
+
+
 def sparse_tensor(matrix: Any) -> Tensor:
     """Return a SciPy matrix as torch CSR over the same memory, whose products are several times SciPy's."""
-    csr = matrix.tocsr()
-    csr.sort_indices()
+    csr = _sorted(matrix)
     parts = (torch.from_numpy(np.ascontiguousarray(part)) for part in (csr.indptr, csr.indices, csr.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")

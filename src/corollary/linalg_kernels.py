@@ -15,24 +15,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, prange, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit, prange
+
+from corollary.linalg_tiles import REGISTER, tile
 
 __all__ = [
     "BLOCK",
+    "DenseRows",
     "accumulate",
     "accumulate_back",
-    "back_product",
+    "gram",
     "packed",
     "panels",
     "partial_sums",
-    "product",
     "unpacked",
 ]
 
-REGISTER = 32  # bytes
 ROWS, WIDEST = 4, 3  # 12 registers of sums, 3 of b and 1 of x: all 16
 BLOCK = 16  # rows; more of them lie on more pages than the processor remembers
 CHUNK = 2048  # columns of x at a time, so that their rows of b stay in the cache
@@ -40,75 +38,14 @@ PARTS = 8  # sums of a transposed product: fixed, so that the result does not de
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "nogil": True}
 
 
-def _tile(registers: int) -> Any:
-    """Make the loop of eq. 1 for a tile so wide; offsets and strides count elements."""
-
-    @intrinsic
-    def tile(typing, y, at_y, y_row, x, at_x, x_row, x_t, b, at_b, b_t, n):  # type: ignore[no-untyped-def]
-        whole = types.intp
-        signature = types.void(y, whole, whole, x, whole, whole, whole, b, whole, whole, whole)
-
-        def generate(context, builder, _, args):  # type: ignore[no-untyped-def]
-            y_, at_y, y_row, x_, at_x, x_row, x_t, b_, at_b, b_t, n = args
-            arrays = ((y, y_), (x, x_), (b, b_))
-            Y, X, B = (context.make_array(kind)(context, builder, value).data for kind, value in arrays)
-            number = context.get_data_type(y.dtype)
-            size = context.get_abi_sizeof(number)
-            lanes = REGISTER // size
-            vector = ir.VectorType(number, lanes)
-            splat = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-            whole = at_y.type
-
-            def place(base, *steps):  # base + sum of step * count
-                at = steps[0]
-                for step, count in steps[1]:
-                    at = builder.add(at, builder.mul(step, ir.Constant(whole, count)))
-                return builder.gep(base, [at])
-
-            def wide(base, at, steps, v):
-                pointer = place(base, at, [*steps, (ir.Constant(whole, lanes), v)])
-                return builder.bitcast(pointer, vector.as_pointer())
-
-            def load(pointer):
-                value = builder.load(pointer)
-                value.align = size
-                return value
-
-            sums = {}
-            for r in range(ROWS):
-                for v in range(registers):
-                    sums[r, v] = cgutils.alloca_once(builder, vector)
-                    builder.store(load(wide(Y, at_y, [(y_row, r)], v)), sums[r, v])
-            with cgutils.for_range(builder, n) as loop:
-                at_bt = builder.add(at_b, builder.mul(loop.index, b_t))
-                at_xt = builder.add(at_x, builder.mul(loop.index, x_t))
-                factors = [load(wide(B, at_bt, [], v)) for v in range(registers)]
-                for r in range(ROWS):
-                    one = builder.load(place(X, at_xt, [(x_row, r)]))
-                    nothing = ir.Constant(vector, ir.Undefined)
-                    first = builder.insert_element(nothing, one, ir.Constant(ir.IntType(32), 0))
-                    same = builder.shuffle_vector(first, nothing, splat)
-                    for v in range(registers):
-                        term = builder.fmul(same, factors[v], flags=("contract",))
-                        total = builder.fadd(builder.load(sums[r, v]), term, flags=("contract",))
-                        builder.store(total, sums[r, v])
-            for (r, v), held in sums.items():
-                builder.store(builder.load(held), wide(Y, at_y, [(y_row, r)], v)).align = size
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return tile
-
-
-_tile_1, _tile_2, _tile_3 = _tile(1), _tile(2), _tile(3)
+_tile_1, _tile_2, _tile_3, _line = tile(ROWS, 1), tile(ROWS, 2), tile(ROWS, 3), tile(1, 1)
 
 
 @njit(**FLAT)
 def _strips(y, at_y, x, at_x, rows, x_row, x_t, b, at_b, n):  # pragma: no cover - compiled
     """Run eq. 1 for ``rows`` rows of y, tile by tile; y and b are one panel of their columns, (rows, width)."""
     width = b.shape[1]
-    registers = width * b.itemsize // REGISTER
+    registers = width * y.itemsize // REGISTER
     for start in range(0, n, CHUNK):
         count = min(CHUNK, n - start)
         c, a = (at_b + start) * width, at_x + start * x_t
@@ -120,6 +57,10 @@ def _strips(y, at_y, x, at_x, rows, x_row, x_t, b, at_b, n):  # pragma: no cover
                 _tile_2(y, o, width, x, e, x_row, x_t, b, c, width, count)
             else:
                 _tile_1(y, o, width, x, e, x_row, x_t, b, c, width, count)
+        for i in range(rows // ROWS * ROWS, rows):
+            o, e = (at_y + i) * width, a + i * x_row
+            for k in range(0, width, width // registers):
+                _line(y, o + k, width, x, e, x_row, x_t, b, c + k, width, count)
 
 
 @njit(**FLAT)
@@ -128,10 +69,6 @@ def accumulate(y, at, x, first, count, b):  # pragma: no cover - compiled
     row, column = x.strides[0] // x.itemsize, x.strides[1] // x.itemsize
     for p in range(len(b)):
         _strips(y[p], at, x, first * row, count, row, column, b[p], 0, x.shape[1])
-        for i in range(count // ROWS * ROWS, count):
-            for t in range(x.shape[1]):
-                for k in range(b.shape[2]):
-                    y[p, at + i, k] += x[first + i, t] * b[p, t, k]
 
 
 @njit(**FLAT)
@@ -140,10 +77,6 @@ def accumulate_back(y, x, first, count, b, at):  # pragma: no cover - compiled
     row, column = x.strides[0] // x.itemsize, x.strides[1] // x.itemsize
     for p in range(len(b)):
         _strips(y[p], 0, x, first * row, x.shape[1], column, row, b[p], at, count)
-        for t in range(count):
-            for j in range(x.shape[1] // ROWS * ROWS, x.shape[1]):
-                for k in range(b.shape[2]):
-                    y[p, j, k] += x[first + t, j] * b[p, at + t, k]
 
 
 # --- panels ----------------------------------------------------------------------------------------------
@@ -181,18 +114,23 @@ def partial_sums(X: np.ndarray, K: int) -> np.ndarray:
 # --- whole products --------------------------------------------------------------------------------------
 
 
-def product(X: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return X B for a thin B of the same type."""
-    Y = panels(len(X), B.shape[1], X.dtype)
-    _product(X, packed(B), Y)
-    return unpacked(Y, B.shape[1])
+class DenseRows:
+    """A dense matrix of any strides, for products with thin matrices of the same type."""
 
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
 
-def back_product(X: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return Xᵀ B for a thin B of the same type."""
-    sums = partial_sums(X, B.shape[1])
-    _back_product(X, packed(B), sums)
-    return unpacked(sums.sum(0), B.shape[1])
+    def product(self, B: np.ndarray, Y: np.ndarray) -> None:
+        """Write X B into Y."""
+        wide = panels(len(self.X), B.shape[1], self.X.dtype)
+        _product(self.X, packed(B), wide)
+        Y[:] = unpacked(wide, B.shape[1])
+
+    def back_product(self, B: np.ndarray) -> np.ndarray:
+        """Return Xᵀ B."""
+        sums = partial_sums(self.X, B.shape[1])
+        _back_product(self.X, packed(B), sums)
+        return unpacked(sums.sum(0), B.shape[1])
 
 
 @njit(parallel=True, **FLAT)
@@ -209,3 +147,33 @@ def _back_product(X, B, sums):  # pragma: no cover - compiled
         stop = (part + 1) * n // parts
         for first in range(part * n // parts, stop, BLOCK):
             accumulate_back(sums[part], X, first, min(BLOCK, stop - first), B, first)
+
+
+def gram(Y: np.ndarray) -> np.ndarray:
+    """Return the products of all columns of blocks Y (b, n, K), summed in float64: (b K, b K)."""
+    b, n, K = Y.shape
+    sums = np.zeros((max(1, min(PARTS, n // 128)), *panels(b * K, b * K, np.float64).shape))
+    _gram(Y, sums)
+    lower = np.tril(unpacked(sums.sum(0), b * K))
+    return lower + np.tril(lower, -1).T
+
+
+@njit(parallel=True, **FLAT)
+def _gram(Y, sums):  # pragma: no cover - compiled
+    b, n, K = Y.shape
+    parts, p, total, width = sums.shape
+    for part in prange(parts):
+        stop = (part + 1) * n // parts
+        rows, wide = np.zeros((2 * BLOCK, total)), np.zeros((p, 2 * BLOCK, width))
+        for first in range(part * n // parts, stop, 2 * BLOCK):
+            count = min(2 * BLOCK, stop - first)
+            for i in range(count):
+                for c in range(b):
+                    for k in range(K):
+                        rows[i, c * K + k] = Y[c, first + i, k]
+                for q in range(p):
+                    for k in range(min(width, total - q * width)):
+                        wide[q, i, k] = rows[i, q * width + k]
+            for q in range(p):  # on and below the diagonal
+                at = q * width
+                _strips(sums[part, q], at, rows, at, total - at, 1, total, wide[q], 0, count)

@@ -42,11 +42,11 @@ from corollary.base import Data, Estimator, Transformer
 from corollary.completion import nmf_kernels as kernels
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
-from corollary.linalg_kernels import back_product, packed, partial_sums, unpacked
+from corollary.linalg_kernels import DenseRows, packed, partial_sums, unpacked
 
 __all__ = ["NMF"]
 
-LARGE = 1 << 16  # entries from which a sweep over dense data reads them once
+LARGE = 1 << 20  # entries from which a sweep over dense data reads them once
 CHECK_EVERY = 10  # multiplicative sweeps between two looks at the loss
 SMALLEST = np.finfo(np.float64).eps  # smaller entries of H become zero under the divergences beta <= 1
 
@@ -173,7 +173,7 @@ class CoordinateDescent(_Factorisation):
 
 def _gram(B: np.ndarray, l2: float) -> np.ndarray:
     """Return BᵀB with the squared penalty on its diagonal."""
-    G = back_product(B, B)
+    G = DenseRows(B).back_product(B)
     G.flat[:: len(G) + 1] += B.dtype.type(l2)
     return G
 

@@ -33,9 +33,7 @@ __all__ = ["TruncatedSVD"]
 def operator(X: Any) -> Centred:
     """Return the products with this process's rows of a dense or sparse matrix."""
     rows = X[current().shard(X.shape[0])]
-    if sparse.issparse(X):
-        return Centred(sparse_tensor(rows), None, X.shape[0], sparse_tensor(rows.T))
-    return Centred(as_tensor(rows), None, X.shape[0])
+    return Centred(rows if sparse.issparse(X) else as_tensor(rows), None, X.shape[0])
 
 
 class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):

@@ -16,7 +16,7 @@ from torch import Tensor
 from corollary.base import as_tensor
 from corollary.engine.learner import State
 from corollary.engine.run import current
-from corollary.linalg import Centred, gram, krylov_svd, largest_eigenpairs, sparse_tensor, sum_of_squares
+from corollary.linalg import Centred, gram, krylov_svd, largest_eigenpairs, sum_of_squares
 from corollary.linear import latent
 
 __all__ = ["arpack", "centred", "covariance", "filled_start", "full", "krylov", "moments"]
@@ -136,7 +136,7 @@ def centred(X: Any, mean: Tensor, total: float) -> Centred:
     n = X.shape[0]
     rows = X[current().shard(n)]
     if sparse.issparse(X):
-        return Centred(sparse_tensor(rows), mean, n, sparse_tensor(rows.T))
+        return Centred(rows, mean, n)
     if X.dtype == np.float64 or float(mean @ mean) > MEAN_HEAVY * total:
         return Centred(as_tensor(rows) - mean, None, n)
     return Centred(as_tensor(rows), mean, n)
