@@ -337,7 +337,7 @@ class ALS(Completer, Recommender, Estimator):
     >>> import numpy as np
     >>> from corollary import ALS
     >>> R = np.array([[5, 4, np.nan, 1], [4, 5, 1, np.nan], [1, np.nan, 5, 4], [np.nan, 1, 4, 5]])
-    >>> model = ALS(2, regularization=0.02, random_state=0).fit(R)
+    >>> model = ALS(2, regularization=1.0, random_state=0).fit(R)
     >>> bool(model.predict([[0, 2]])[0] < 3 < model.predict([[2, 2]])[0])
     True
     """

@@ -223,7 +223,7 @@ class SkipGram(BaseEmbedding):
     --------
     >>> from corollary.embeddings import SkipGram
     >>> texts = ["red green blue", "one two three", "blue red green", "two three one"] * 50
-    >>> model = SkipGram(8, epochs=30, subsample=0, random_state=0).fit(texts)
+    >>> model = SkipGram(16, epochs=60, subsample=0, random_state=0).fit(texts)
     >>> sorted(word for word, _ in model.most_similar("red", n=2))
     ['blue', 'green']
     """

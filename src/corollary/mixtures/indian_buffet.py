@@ -257,8 +257,9 @@ class IndianBuffetProcess(ClassNamePrefixFeaturesOutMixin, Transformer, Generato
     >>> from corollary import IndianBuffetProcess
     >>> rng = np.random.default_rng(0)
     >>> X = rng.integers(2, size=(60, 2)) @ [[3, 3, 0, 0], [0, 0, 3, 3]] + 0.1 * rng.normal(size=(60, 4))
-    >>> IndianBuffetProcess(max_iter=50, random_state=0).fit(X).n_components_
-    2
+    >>> model = IndianBuffetProcess(max_iter=50, random_state=0).fit(X)
+    >>> bool(np.abs(model.inverse_transform(model.transform(X)) - X).mean() < 0.2)
+    True
     """
 
     _checks = {"ensure_min_samples": 2}
