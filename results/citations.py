@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
 
-from corollary import PCA, NodeClassifier, data
+from corollary import PCA, NodeClassifier, Training, data
 from corollary.data.named.networks import sampled
 from results.tables import at_least, page
 
 LAYERS = ("gcn", "gat", "cheb")
-RUNS = {"citeseer": 5, "pubmed": 3, "cora": 10}
+RUNS = {"citeseer": 5, "pubmed": 4, "cora": 10}
+# What Veličković et al. change for PubMed: with three topics it has only 60 labels.
+HEADS, RATE, PENALTY = 8, 0.01, 1e-3
 FLOORS = {"citeseer": 0.69, "pubmed": 0.78, "cora": 0.79}
 TEXT = f"""Test accuracy of two layers of graph convolution (Kipf and Welling, 2017), attention (Veličković et al., 2018) and
-Chebyshev filters of three terms (Defferrard et al., 2016), every model with the library's defaults: mean ± standard
-deviation over {RUNS["citeseer"]} runs on CiteSeer, {RUNS["pubmed"]} on PubMed and {RUNS["cora"]} on Cora. CiteSeer and PubMed
-have the public Planetoid split and differ in the seed; Cora is split anew for every run. In each split 20 papers per topic
-have labels to learn from, 500 others decide when to stop, and 1000 others are tested. For the public splits the papers
-report GCN 70.3 and 79.0, GAT 72.5 and 79.0, Chebyshev filters 69.8 and 74.4 per cent."""
+Chebyshev filters of three terms (Defferrard et al., 2016): mean ± standard deviation over {RUNS["citeseer"]} runs on
+CiteSeer, {RUNS["pubmed"]} on PubMed and {RUNS["cora"]} on Cora. Every model has the library's defaults, but that attention on
+PubMed, which has the fewest labels, ends in {HEADS} averaged heads and descends at rate {RATE} with a penalty of {PENALTY}
+on the weights, as its authors do. CiteSeer and PubMed have the public Planetoid split and differ in the seed; Cora is split
+anew for every run. In each split 20 papers per topic have labels to learn from, 500 others decide when to stop, and 1000
+others are tested. For the public splits the papers report GCN 70.3 and 79.0, GAT 72.5 and 79.0, Chebyshev filters 69.8 and
+74.4 per cent."""
 
 
 def run(out: Path) -> dict[str, Any]:
@@ -32,23 +36,30 @@ def run(out: Path) -> dict[str, Any]:
     for name in RUNS:
         found[name] = {}
         for layer in LAYERS:
-            start, scores = perf_counter(), []
+            start, scores = process_time(), []
             for seed, graph in enumerate(_graphs(name)):
-                model = NodeClassifier(layer, random_state=seed).fit(graph)
+                model = _model(name, layer, seed).fit(graph)
                 scores.append(model.score(graph))
                 if layer == "gcn":
                     pictured = (graph, model)
             found[name][layer] = 100 * np.array(scores)
-            seconds = (perf_counter() - start) / len(scores)
+            seconds = (process_time() - start) / len(scores)
             rows.append((name, layer, _interval(found[name][layer]), f"{seconds:.1f}"))
     _plot(out / "citations.png", found, *pictured)
-    headings = ("graph", "layer", "test accuracy in %", "seconds per fit")
+    headings = ("graph", "layer", "test accuracy in %", "CPU seconds per fit")
     page(out / "citations.md", "Topics of papers from few labels", TEXT, headings, rows)
     means = {name: {layer: float(s.mean()) / 100 for layer, s in row.items()} for name, row in found.items()}
     for name, floor in FLOORS.items():
         at_least(means[name]["gcn"], floor, f"accuracy of gcn on {name}")
         at_least(means[name]["gat"], means[name]["gcn"] - 0.01, f"accuracy of gat on {name}, against gcn")
     return means
+
+
+def _model(name: str, layer: str, seed: int) -> NodeClassifier:
+    if (name, layer) != ("pubmed", "gat"):
+        return NodeClassifier(layer, random_state=seed)
+    training = Training(learning_rate=RATE, weight_decay=PENALTY)
+    return NodeClassifier(layer, output_heads=HEADS, training=training, random_state=seed)
 
 
 def _graphs(name: str) -> Iterator[Any]:
