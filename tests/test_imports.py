@@ -19,7 +19,7 @@ ORDER = [
     ["optim"],
     ["data"],
     ["engine"],
-    ["linalg"],
+    ["linalg", "linalg_kernels", "linalg_sparse", "linalg_tiles"],
     ["border"],
     ["roles"],
     ["base"],
