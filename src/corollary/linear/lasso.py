@@ -16,7 +16,9 @@ For the residual :math:`r`, :math:`g = X^\top r / n` and :math:`s = \min\{1, \la
 
 and a feature with :math:`|s g_j| + \lVert x_j \rVert \sqrt{2\,\text{gap} / n} < \lambda` is zero in every solution (4). Descent
 works on a set of promising features whose Gram matrix is at hand; the rest is looked at once a
-round, and only what (4) has not ruled out.
+round, and only what (4) has not ruled out. A path looks so often that it keeps :math:`X^\top X_A / n` for the
+features :math:`A` of the set, taken in a batch at a time: then :math:`g = c - (X^\top X_A / n)\, w_A` (5) needs no pass
+over the data.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from sklearn.utils._param_validation import Interval
 from corollary import errors
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics, Once, State
+from corollary.linalg import Rows
 
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
+BATCH = 16  # features that a path takes in together
 GROWTH = 64  # features that join the working set at least, if as many are promising
 SWEEPS = 10_000  # over the working set in one round
 INNER = 0.3  # share of the tolerance that the working set must reach before the rest is looked at
@@ -86,14 +90,11 @@ class WorkingSet(Iteration):
 
     saved = ("active", "w", "G", "c", "gap", "inner", "kept")
 
-    def __init__(
-        self, X: np.ndarray, y: np.ndarray, level: float, tol: float, max_iter: int, coarse: bool = False
-    ) -> None:
+    def __init__(self, X: np.ndarray, y: np.ndarray, level: float, tol: float, max_iter: int) -> None:
         super().__init__(max_iter)
         self.n, self.d = X.shape
         self.Xt = torch.from_numpy(np.ascontiguousarray(X.T, np.float64))  # (d, n): features are rows
         self.y = torch.from_numpy(np.ascontiguousarray(y, np.float64))
-        self.look = self.Xt.float() if coarse else self.Xt  # a path looks often enough to pay for the copy
         self.y2 = float(self.y @ self.y) / self.n
         self.target = tol * self.y2
         self.inner = INNER * self.target
@@ -107,7 +108,7 @@ class WorkingSet(Iteration):
     @cached_property
     def norms(self) -> torch.Tensor:
         """Norms of the features; computed when (4) can first rule out anything."""
-        return torch.linalg.vector_norm(self.look, dim=1).double()
+        return torch.linalg.vector_norm(self.Xt, dim=1)
 
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
@@ -131,10 +132,8 @@ class WorkingSet(Iteration):
         """Descend on the working set, look at all features, and take in those that promise most."""
         if len(self.w):
             _descend(self.G, self.c, self.w, self.y2, self.level, self.inner, SWEEPS)
-        r = self._residual()
-        rows = self.look if self.kept is None else self.look[self.kept]
-        g = self.slopes = ((rows @ r.to(rows.dtype)).double() / self.n).abs()
-        r2, yr = float(r @ r) / self.n, float(self.y @ r) / self.n
+        g, r2, yr = self._look()
+        g = self.slopes = g.abs()
         steepest = float(g.max()) if len(g) else 0.0
         s = min(1.0, self.level / steepest) if steepest > 0 else 1.0
         objective = 0.5 * r2 + self.level * float(np.abs(self.w).sum())
@@ -143,6 +142,12 @@ class WorkingSet(Iteration):
         if not self.converged:
             self._extend(g, s)
         return {"objective": objective, "gap": max(self.gap, 0.0)}
+
+    def _look(self) -> tuple[torch.Tensor, float, float]:
+        """Return g of the features that are not ruled out, and the mean squares r·r and y·r."""
+        r = self._residual()
+        rows = self.Xt if self.kept is None else self.Xt[self.kept]
+        return rows @ r / self.n, float(r @ r) / self.n, float(self.y @ r) / self.n
 
     def _residual(self) -> torch.Tensor:
         used = np.flatnonzero(self.w)
@@ -204,6 +209,36 @@ class WorkingSet(Iteration):
         return self.room[:wanted]
 
 
+class Path(WorkingSet):
+    """A working set that knows its products with all features, eq. 5; in float32, which a path's tolerance allows."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray, tol: float, max_iter: int) -> None:
+        super().__init__(X, y, 0.0, tol, max_iter)
+        self.all = Rows(self.Xt.float())
+        self.first = self.Xt @ self.y / self.n
+        self.cross = torch.empty(0, self.d)
+
+    def _look(self) -> tuple[torch.Tensor, float, float]:
+        g = self.first - (torch.from_numpy(self.w).float() @ self.cross).double()
+        q = self.G @ self.w
+        g[torch.from_numpy(self.active)] = torch.from_numpy(self.c - q)  # at the level itself: exact
+        fit, curve = float(self.c @ self.w), float(q @ self.w)
+        return g if self.kept is None else g[self.kept], self.y2 - 2 * fit + curve, self.y2 - fit
+
+    def _foresee(self, threshold: float) -> None:
+        super()._foresee(self.level)  # a look costs little: nothing is taken in on suspicion
+
+    def _take_in(self, new: torch.Tensor) -> None:
+        if len(new) < BATCH and self.kept is None:  # one pass over the data serves as many
+            promise = self.slopes.clone()
+            promise[torch.from_numpy(self.active)] = -1.0
+            promise[new] = torch.inf
+            new = promise.topk(min(BATCH, self.d - len(self.active))).indices.sort().values
+        super()._take_in(new)
+        fresh = self.all.dot(self.Xt[new].float().T) / self.n
+        self.cross = torch.cat([self.cross, fresh.T])
+
+
 def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=1000):
     """Return the lasso's solutions for falling penalties, without an intercept.
 
@@ -245,7 +280,7 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
     X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise errors.value("lasso_path", "X must be (n, d) and y (n,)", f"{X.shape} and {y.shape}")
-    solver = WorkingSet(X, y, 0.0, tol, max_iter, coarse=tol >= COARSE)
+    solver = Path(X, y, tol, max_iter) if tol >= COARSE else WorkingSet(X, y, 0.0, tol, max_iter)
     if alphas is None:
         largest = float((solver.Xt @ solver.y).abs().max()) / len(y)
         alphas = np.geomspace(1.0, eps, n_alphas) * largest
