@@ -32,4 +32,4 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.filterwarnings("default"))  # their warnings are theirs to judge
         why = reason(getattr(item.module, EXCUSED, {}), item.name)
         if why is not None:
-            item.add_marker(pytest.mark.xfail(reason=why, strict=not isinstance(why, Sometimes)))
+            item.add_marker(pytest.mark.xfail(reason=str(why), strict=not isinstance(why, Sometimes)))
