@@ -136,7 +136,9 @@ def test_lasso_special_cases():
     np.testing.assert_allclose(w, soft_threshold(Q.T @ y / 100, 0.1), atol=1e-8)
     flat = Lasso(0.1).fit(np.column_stack([A, np.ones(100)]), y)
     assert flat.coef_[-1] == 0
-    dense, thin = Lasso(0.1, tol=1e-8).fit(A, y), Lasso(0.1, tol=1e-8).fit(sparse.csr_matrix(A), y)
+    long = sparse.csr_matrix(A)
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    dense, thin = Lasso(0.1, tol=1e-8).fit(A, y), Lasso(0.1, tol=1e-8).fit(long, y)
     np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-4)
     with pytest.raises(ValueError, match=r"X must be \(n, d\) and y \(n,\); got \(100, 50\) and \(3,\)"):
         lasso_path(A, y[:3])

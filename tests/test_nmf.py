@@ -177,3 +177,14 @@ def test_bad_input_is_named():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="cannot update zeros"):
             NMF(2, solver="mu", init="nndsvd").fit(X)
+
+
+def test_a_data_frame_is_taken_without_a_warning():
+    X = parts()
+    X.flags.writeable = False  # as pandas hands out its memory
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model = NMF(3, max_iter=5, tol=0, random_state=0).fit(X)
+    np.testing.assert_array_equal(
+        model.components_, NMF(3, max_iter=5, tol=0, random_state=0).fit(parts()).components_
+    )

@@ -124,7 +124,9 @@ class BaseSpectral(Completer, Estimator):
         rest = R.data - self.mean_ - self.row_bias_[rows] - self.column_bias_[R.indices]
         return type(R)((rest.astype(R.dtype), R.indices, R.indptr), shape=R.shape)
 
-    def _keep(self, found: Triplets) -> None:
+    def _adopt(self, learner: Any) -> None:
+        found: Triplets = learner.found
+        self.n_iter_ = learner.n_iter
         self.left_, self.right_ = found.U.contiguous().numpy(), found.V.contiguous().numpy()
         self.singular_values_ = found.s.numpy()
         self.rank_ = len(self.singular_values_)

@@ -278,7 +278,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
     l1_ratio : float, default=0.0
         Share of the penalty that is absolute rather than squared; raising it makes the factors sparser.
     verbose : int, default=0
-        Taken for compatibility; the engine shows progress.
+        Whether to show a progress bar, as ``Run(progress=True)`` does for any fit.
     shuffle : bool, default=False
         Whether "cd" visits the coordinates in random order.
 
@@ -419,7 +419,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
                 raise errors.value("NMF", "stored entries of a sparse X must be known", "NaN", do)
             return X.tocsr(), False
         if not missing:
-            return X, False
+            return X if X.flags.writeable else X.copy(), False  # of a DataFrame; torch would warn
         rows, columns = np.nonzero(~np.isnan(X))
         return sparse.csr_matrix((X[rows, columns], (rows, columns)), shape=X.shape), True
 

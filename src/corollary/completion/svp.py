@@ -151,7 +151,3 @@ class SingularValueProjection(BaseSpectral):
         share = len(known.target) / (known.shape[0] * known.shape[1])
         step = self.step if self.step is not None else min(2.0, 1 / share)
         return _Projection(known, self.rank, step, self.max_iter, self.tol, self._seed())
-
-    def _adopt(self, learner: _Projection) -> None:
-        self._keep(learner.found)
-        self.n_iter_ = learner.n_iter

@@ -269,7 +269,3 @@ class SingularValueThresholding(BaseSpectral):
             return 5 * math.sqrt(known.shape[0] * known.shape[1]) * scale or 1.0
         start = torch.ones(known.shape[1], 1, dtype=known.target.dtype)
         return float(leading(known, [], linalg.orthonormal(start), 20).s[0]) / 50 or 1.0
-
-    def _adopt(self, learner: _Shrinkage) -> None:
-        self._keep(learner.found)
-        self.n_iter_ = learner.n_iter

@@ -370,6 +370,10 @@ class Lasso(Regressor, Estimator):
         return learner
 
     def _sparse(self, X: Any, y: np.ndarray, weight: Any) -> State:
+        short = (
+            part.astype(np.int32) for part in (X.indices, X.indptr)
+        )  # all that scikit-learn's solver takes
+        X = type(X)((X.data, *short), shape=X.shape)
         settings = {"fit_intercept": self.fit_intercept, "max_iter": 100 * self.max_iter, "tol": self.tol}
         model = linear_model.Lasso(self.alpha, **settings).fit(X, y, weight)
         return {"w": model.coef_, "intercept": float(model.intercept_), "gap": float(model.dual_gap_)}

@@ -106,7 +106,8 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
     O(n d b) "incremental" in batches of b rows, O(p k³ + n d k²) per sweep "em" for p patterns of holes.
     NaN in the data selects "em": the likelihood of what is seen is maximised, and new rows with
     NaN are completed by their conditional mean before they are projected. Sparse data are
-    never made dense; the mean is subtracted inside the products.
+    never made dense; the mean is subtracted inside the products. The notes let the power method
+    converge to the first eigenvector; it may converge to its negative (erratum E34).
 
     References
     ----------
