@@ -318,11 +318,11 @@ def test_activations_of_several_inputs():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's forward mode uses its own old scripting
-def test_weight_gradient_as_a_product(monkeypatch):
+def test_weight_gradient_with_fewer_multiplications(monkeypatch):
     from corollary.nn import Conv3x3, convolution
 
     monkeypatch.setattr(convolution, "DEEP", 1)
-    monkeypatch.setattr(convolution, "COLUMNS", 9 * 3 * 5 * 4 * 2)  # two images at a time
+    monkeypatch.setattr(convolution, "HELD", 16 * 3 * 2 * 4 * 2)  # two images at a time
     ours = Conv3x3(3, 4).double()
     theirs = nn.Conv2d(3, 4, 3, padding=1, bias=False).double()
     theirs.load_state_dict(ours.state_dict())
