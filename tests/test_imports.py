@@ -19,7 +19,7 @@ ORDER = [
     ["optim"],
     ["data"],
     ["engine"],
-    ["linalg", "linalg_kernels", "linalg_sparse", "linalg_tiles"],
+    ["linalg"],
     ["border"],
     ["roles"],
     ["base"],

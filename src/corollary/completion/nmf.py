@@ -42,7 +42,7 @@ from corollary.base import Data, Estimator, Transformer
 from corollary.completion import nmf_kernels as kernels
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
-from corollary.linalg_kernels import DenseRows, packed, partial_sums, unpacked
+from corollary.linalg.dense import DenseRows, packed, partial_sums, unpacked
 
 __all__ = ["NMF"]
 

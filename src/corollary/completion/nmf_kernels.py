@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from corollary.linalg_kernels import BLOCK, accumulate, accumulate_back
+from corollary.linalg.dense import BLOCK, accumulate, accumulate_back
 
 __all__ = ["descend_dense", "descend_known", "descend_rows", "divergence_known", "multiply_rows"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from corollary.linalg_tiles import REGISTER, gather, spread
+from corollary.linalg.tiles import REGISTER, gather, spread
 
 __all__ = ["SparseRows"]
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from corollary.linalg_kernels import DenseRows, gram, packed, unpacked
-from corollary.linalg_sparse import SparseRows
+from corollary.linalg.dense import DenseRows, gram, packed, unpacked
+from corollary.linalg.sparse import SparseRows
 
 
 def products(kind, X, B, Y):

@@ -193,7 +193,7 @@ def _gram_of(images: list[Tensor]) -> Tensor:
     first, last = images[0], images[-1]
     if first.numel() * first.shape[1] * len(images) ** 2 < LARGE or last.shape != first.shape:
         return exact_gram(torch.cat(images, 1))
-    from corollary.linalg_kernels import gram
+    from corollary.linalg.dense import gram
 
     whole = first.as_strided((len(images), *first.shape), (first.numel(), *first.stride()))
     return torch.from_numpy(gram(whole.numpy()))
@@ -256,10 +256,10 @@ class Rows:
     @cached_property
     def _compiled(self) -> Any:
         if self.sparse:
-            from corollary.linalg_sparse import SparseRows
+            from corollary.linalg.sparse import SparseRows
 
             return SparseRows(self.X)
-        from corollary.linalg_kernels import DenseRows
+        from corollary.linalg.dense import DenseRows
 
         return DenseRows(self.X.numpy())
 

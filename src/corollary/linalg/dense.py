@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from corollary.linalg_tiles import REGISTER, tile
+from corollary.linalg.tiles import REGISTER, tile
 
 __all__ = [
     "BLOCK",
