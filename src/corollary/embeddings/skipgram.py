@@ -40,6 +40,7 @@ from corollary.engine.run import current
 __all__ = ["NegativeSampling", "SkipGram", "keep_probabilities"]
 
 SLOWEST = 1e-4  # of the learning rate: where its linear fall ends
+PIECES = 8  # of the texts, for each thread
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
@@ -82,14 +83,15 @@ class NegativeSampling(Iteration):
         self.inputs, self.outputs = (start - np.float32(0.5)) / shape[1], np.zeros(shape, np.float32)
 
     def sweep(self) -> Metrics:
-        """Go once over the texts."""
+        """Go once over the texts; several threads take pieces of them in turn, so that none waits for long."""
         start = self.corpus.start
-        cuts = np.searchsorted(start, np.linspace(0, start[-1], self.threads + 1))
+        pieces = 1 if self.threads == 1 else PIECES * self.threads
+        cuts = np.searchsorted(start, np.linspace(0, start[-1], pieces + 1))
         cuts[[0, -1]] = 0, len(start) - 1
         seeds = np.random.SeedSequence([self.seed, self.n_iter]).generate_state(
-            self.threads, np.uint64
+            pieces, np.uint64
         ) | np.uint64(1)
-        rates = [self.rate * (1 - (self.n_iter - 1 + i) / self.max_iter) for i in (0, 1)]
+        done = (self.n_iter - 1 + np.linspace(0, 1, pieces + 1)) / self.max_iter
 
         def work(i: int) -> tuple[float, int]:
             return train_texts(
@@ -103,18 +105,18 @@ class NegativeSampling(Iteration):
                 self.keep,
                 self.window,
                 self.negative,
-                rates[0],
-                rates[1],
+                self.rate * (1 - done[i]),
+                self.rate * (1 - done[i + 1]),
                 SLOWEST * self.rate,
                 seeds[i],
                 self.sigma,
             )
 
-        if self.threads == 1:
+        if pieces == 1:
             found = [work(0)]
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                found = [*pool.map(work, range(self.threads))]
+                found = [*pool.map(work, range(pieces))]
         loss, pairs = map(sum, zip(*found))
         return {"loss": loss / pairs} if pairs else {}
 
