@@ -20,7 +20,7 @@ SYSTEMS = (
 LARGE = {  # data from which on other kernels are worth compiling
     "nmf": 'rng.random((2000, 600), "f")',
     "pca": 'rng.random((2000, 4000), "f")',
-    "truncated-svd": 'random(20_000, 5_000, 0.02, "csr", "f", rng)',
+    "low-rank": 'random(20_000, 5_000, 0.02, "csr", "f", rng)',
 }
 OUT = Path(__file__).parent / "results" / "first_call.json"
 CODE = """
