@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from corollary.linalg.dense import DenseRows, gram, packed, unpacked
+from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, unpacked
 from corollary.linalg.sparse import SparseRows
 
 
@@ -73,4 +73,4 @@ def test_sparse_products_are_scipys(dtype, n, m, K, seed):
 def test_the_gram_matrix_of_blocks_is_exact(shape):
     Y = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     wide = np.concatenate(Y, 1).astype(np.float64)
-    np.testing.assert_allclose(gram(Y), wide.T @ wide, atol=1e-11)
+    np.testing.assert_allclose(gram_of_blocks(Y), wide.T @ wide, atol=1e-11)

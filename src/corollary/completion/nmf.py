@@ -143,7 +143,7 @@ class CoordinateDescent(_Factorisation):
         W, Ht, K = self.W, self.Ht, self.W.shape[1]
         rows = run.shard(len(W))
         X, mine, violation = self.X[rows], W[rows], np.zeros(rows.stop - rows.start)
-        sums = partial_sums(X, K)[:, :, : 0 if self.hold_H else None]
+        sums = partial_sums(len(X), 0 if self.hold_H else len(Ht), K, X.dtype)
         G, order = _gram(Ht, l2), self._order()
         kernels.descend_dense(X, mine, G, packed(Ht), W.dtype.type(l1), order, violation, sums)
         _gathered(W, rows)

@@ -23,17 +23,31 @@ import numpy as np
 from corollary import errors
 from corollary.data.dataset import Dataset
 
-__all__ = ["Reading", "as_columns", "as_counts", "dates_numbers_others", "learn_columns", "numbers_of"]
+__all__ = [
+    "Reading",
+    "as_columns",
+    "as_counts",
+    "dates_numbers_others",
+    "is_numeric",
+    "learn_columns",
+    "numbers_of",
+    "seconds",
+]
 
 Reading = dict[str, Any]
 
 
+def is_numeric(dtype: Any) -> bool:
+    """Whether a pandas type holds real numbers."""
+    from pandas.api import types
+
+    return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
+
+
 def dates_numbers_others(frame: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the columns of a frame by kind."""
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
-
     dates = [c for c, d in frame.dtypes.items() if str(d).startswith(("datetime", "timedelta"))]
-    numbers = [c for c, d in frame.dtypes.items() if is_numeric_dtype(d) and not is_complex_dtype(d)]
+    numbers = [c for c, d in frame.dtypes.items() if is_numeric(d)]
     return dates, numbers, [c for c in frame.columns if c not in dates and c not in numbers]
 
 
@@ -46,7 +60,7 @@ def learn_columns(X: Any, names: Any) -> list[Reading]:
         return [{"name": str(name)} for name in names or ()]
     dates, numbers, others = dates_numbers_others(X)
     found = [{"name": str(c), **_scaling(_floats(X[c]))} for c in numbers]
-    found += [{"name": str(c), **_scaling(_seconds(X[c])), "date": True} for c in dates]
+    found += [{"name": str(c), **_scaling(seconds(X[c])), "date": True} for c in dates]
     return found + [{"name": str(c), "values": _values(X[c])} for c in others]
 
 
@@ -74,7 +88,7 @@ def _read(column: Any, how: Reading, owner: str) -> np.ndarray:
     if "values" in how:
         return _indicators(column, how["values"])
     try:
-        values = _seconds(column) if how.get("date") else _floats(column)
+        values = seconds(column) if how.get("date") else _floats(column)
     except (TypeError, ValueError) as error:
         must = f"column {how['name']!r} must hold {'dates' if how.get('date') else 'numbers'}, as in the fit"
         raise errors.value(owner, must, str(column.dtype)) from error
@@ -98,7 +112,8 @@ def _floats(column: Any) -> np.ndarray:
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def _seconds(column: Any) -> np.ndarray:
+def seconds(column: Any) -> np.ndarray:
+    """Return dates of a column or a frame as numbers; NaN where there is none."""
     values = column.to_numpy().astype("datetime64[s]")
     return np.where(np.isnat(values), np.nan, values.astype(float))
 

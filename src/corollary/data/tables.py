@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from corollary import errors
-from corollary.data.columns import dates_numbers_others, learn_columns, numbers_of
+from corollary.data.columns import dates_numbers_others, is_numeric, learn_columns, numbers_of, seconds
 from corollary.data.dataset import Dataset
 from corollary.data.texts import decode
 
@@ -36,7 +36,7 @@ def as_table(frame: Any, name: str, target: Any = None, source: str = "") -> Dat
     if frame.shape[1] == 0 or frame.shape[0] == 0:
         must = f"{name or 'the table'} must have at least one row and one column besides the target"
         raise errors.value("load", must, f"shape {frame.shape}")
-    X = _numbers(frame) if all(map(_is_numeric, frame.dtypes)) else frame
+    X = _numbers(frame) if all(map(is_numeric, frame.dtypes)) else frame
     return Dataset(X, y, "table", name, feature_names=[str(c) for c in frame.columns], source=source)
 
 
@@ -52,16 +52,10 @@ def _target_values(column: Any, target: Any) -> np.ndarray:
     if missing:
         must = f"target column {str(target)!r} must have no missing values"
         raise errors.value("load", must, f"{missing} of {len(column)}", "Leave those rows out.")
-    if _is_numeric(column.dtype):
+    if is_numeric(column.dtype):
         values = np.asarray(column)
         return values if values.dtype != object else values.astype(float)
     return np.asarray(column.astype(str), dtype=object).astype(str)
-
-
-def _is_numeric(dtype: Any) -> bool:
-    from pandas.api import types
-
-    return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
 def _numbers(frame: Any) -> np.ndarray:
@@ -186,7 +180,7 @@ def encoder(frame: Any) -> Any:
     return ColumnTransformer(
         [
             ("numbers", make_pipeline(FunctionTransformer(_numbers), *scaled), numbers),
-            ("dates", make_pipeline(FunctionTransformer(_seconds), *scaled), dates),
+            ("dates", make_pipeline(FunctionTransformer(seconds), *scaled), dates),
             ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
         ]
     )
@@ -201,8 +195,3 @@ def numeric(frame: Any) -> np.ndarray:
            [ 1.,  1.,  0.]])
     """
     return numbers_of(frame, learn_columns(frame, None))
-
-
-def _seconds(frame: Any) -> np.ndarray:
-    values = frame.to_numpy().astype("datetime64[s]")
-    return np.where(np.isnat(values), np.nan, values.astype(float))

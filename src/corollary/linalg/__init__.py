@@ -104,23 +104,24 @@ def extend(basis: Tensor, block: Tensor) -> Tensor:
     return block
 
 
-def _krylov(A: Operator, Q: Tensor, blocks: int) -> tuple[Tensor, list[Tensor]]:
-    """Return an orthonormal basis of eq. 1 and its image under A, block by block: all but the last one tensor."""
+def _krylov(A: Operator, Q: Tensor, blocks: int) -> tuple[Tensor, Tensor | list[Tensor]]:
+    """Return an orthonormal basis of eq. 1 and its image under A, block by block: one tensor if all are as wide."""
     basis, first, scale = Q, A.dot(Q), 0.0
-    held = first.new_empty(blocks, *first.shape)
-    images = [held[0].copy_(first)]
-    for _ in range(blocks - 1):
+    images = first.new_empty(blocks, *first.shape)
+    images[0] = first
+    for i in range(1, blocks):
         room = min(A.shape) - basis.shape[1]
         if room < 1:
-            break
-        block = A.back(images[-1])
+            return basis, images[:i]
+        block = A.back(images[i - 1])
         scale = scale or float(block.norm())
         if float(block.norm()) <= EXHAUSTED * torch.finfo(block.dtype).eps * scale:
-            break  # the space is invariant: what is left is rounding
+            return basis, images[:i]  # the space is invariant: what is left is rounding
         Q = extend(basis, block[:, :room])
         basis = torch.cat([basis, Q], 1)
-        full = Q.shape[1] == first.shape[1]
-        images.append(A.dot(Q, held[len(images)] if full else None))
+        if Q.shape[1] < first.shape[1]:  # the space is full
+            return basis, [*images[:i], A.dot(Q)]
+        A.dot(Q, images[i])
     return basis, images
 
 
@@ -176,11 +177,11 @@ def krylov_svd(
     return SVD(found.values[:k], found.rows[:k].contiguous())
 
 
-def _rayleigh_ritz(basis: Tensor, images: list[Tensor], k: int) -> SVD:
+def _rayleigh_ritz(basis: Tensor, images: Tensor | list[Tensor], k: int) -> SVD:
     """Solve the small problem, eq. 2, and keep ``k`` of its triplets."""
     run = current()
     if run.world == 1 and basis.dtype == torch.float64:  # no squared condition number
-        R = torch.linalg.qr(torch.cat(images, 1), mode="r")[1]
+        R = torch.linalg.qr(torch.cat([*images], 1), mode="r")[1]
         s, Wt = torch.linalg.svd(R, full_matrices=False)[1:]
     else:
         e, W = torch.linalg.eigh(run.sum(_gram_of(images)))
@@ -188,15 +189,13 @@ def _rayleigh_ritz(basis: Tensor, images: list[Tensor], k: int) -> SVD:
     return SVD(s[:k].to(basis.dtype), Wt[:k].to(basis.dtype) @ basis.T)
 
 
-def _gram_of(images: list[Tensor]) -> Tensor:
+def _gram_of(images: Tensor | list[Tensor]) -> Tensor:
     """Return the products of all columns of all blocks in float64; large blocks are not put side by side."""
-    first, last = images[0], images[-1]
-    if first.numel() * first.shape[1] * len(images) ** 2 < LARGE or last.shape != first.shape:
-        return exact_gram(torch.cat(images, 1))
-    from corollary.linalg.dense import gram
+    if not isinstance(images, Tensor) or images.numel() * len(images) * images.shape[2] < LARGE:
+        return exact_gram(torch.cat([*images], 1))
+    from corollary.linalg.dense import gram_of_blocks
 
-    whole = first.as_strided((len(images), *first.shape), (first.numel(), *first.stride()))
-    return torch.from_numpy(gram(whole.numpy()))
+    return torch.from_numpy(gram_of_blocks(images.numpy()))
 
 
 def largest_eigenpairs(G: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

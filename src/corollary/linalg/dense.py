@@ -5,8 +5,8 @@ as the product. Here a tile of the result, ``ROWS`` by up to ``WIDEST`` register
 
 .. math:: y_{rk} \leftarrow y_{rk} + \sum_t x_{rt} b_{tk} \tag{1}
 
-runs over :math:`t`, and nothing is packed: twice as fast for 20 columns. The large matrix may have any strides, so
-that its transpose is the same loop. Rows go in blocks of ``BLOCK``, few enough to stay in the cache while a second
+runs over :math:`t`; only the thin matrix is packed. The large one may have any strides, so that its transpose is the
+same loop. Rows go in blocks of ``BLOCK``, few enough to stay in the cache while a second
 product, with the transpose, reads them again.
 """
 
@@ -24,9 +24,8 @@ __all__ = [
     "DenseRows",
     "accumulate",
     "accumulate_back",
-    "gram",
+    "gram_of_blocks",
     "packed",
-    "panels",
     "partial_sums",
     "unpacked",
 ]
@@ -36,7 +35,6 @@ BLOCK = 16  # rows; more of them lie on more pages than the processor remembers
 CHUNK = 2048  # columns of x at a time, so that their rows of b stay in the cache
 PARTS = 8  # sums of a transposed product: fixed, so that the result does not depend on the threads
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "nogil": True}
-
 
 _tile_1, _tile_2, _tile_3, _line = tile(ROWS, 1), tile(ROWS, 2), tile(ROWS, 3), tile(1, 1)
 
@@ -105,10 +103,10 @@ def unpacked(wide: np.ndarray, K: int) -> np.ndarray:
     return wide.transpose(1, 0, 2).reshape(wide.shape[1], -1)[:, :K]
 
 
-def partial_sums(X: np.ndarray, K: int) -> np.ndarray:
-    """Return zeros (parts, p, columns of X, width): the sums of a transposed product."""
-    parts = max(1, min(PARTS, len(X) // (4 * BLOCK)))
-    return np.zeros((parts, *panels(X.shape[1], K, X.dtype).shape), X.dtype)
+def partial_sums(n: int, m: int, K: int, dtype: Any) -> np.ndarray:
+    """Return zeros (parts, p, m, width): sums (m, K) over n rows, one for each part of them."""
+    parts = max(1, min(PARTS, n // (4 * BLOCK)))
+    return np.zeros((parts, *panels(m, K, dtype).shape), dtype)
 
 
 # --- whole products --------------------------------------------------------------------------------------
@@ -128,7 +126,7 @@ class DenseRows:
 
     def back_product(self, B: np.ndarray) -> np.ndarray:
         """Return Xᵀ B."""
-        sums = partial_sums(self.X, B.shape[1])
+        sums = partial_sums(*self.X.shape, B.shape[1], self.X.dtype)
         _back_product(self.X, packed(B), sums)
         return unpacked(sums.sum(0), B.shape[1])
 
@@ -149,10 +147,10 @@ def _back_product(X, B, sums):  # pragma: no cover - compiled
             accumulate_back(sums[part], X, first, min(BLOCK, stop - first), B, first)
 
 
-def gram(Y: np.ndarray) -> np.ndarray:
+def gram_of_blocks(Y: np.ndarray) -> np.ndarray:
     """Return the products of all columns of blocks Y (b, n, K), summed in float64: (b K, b K)."""
     b, n, K = Y.shape
-    sums = np.zeros((max(1, min(PARTS, n // 128)), *panels(b * K, b * K, np.float64).shape))
+    sums = partial_sums(n, b * K, b * K, np.float64)
     _gram(Y, sums)
     lower = np.tril(unpacked(sums.sum(0), b * K))
     return lower + np.tril(lower, -1).T
