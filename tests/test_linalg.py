@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from corollary import linalg
 from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, unpacked
 from corollary.linalg.sparse import SparseRows
 
@@ -74,3 +76,27 @@ def test_the_gram_matrix_of_blocks_is_exact(shape):
     Y = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     wide = np.concatenate(Y, 1).astype(np.float64)
     np.testing.assert_allclose(gram_of_blocks(Y), wide.T @ wide, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_large_matrices_have_the_triplets_of_lapack(dtype, is_sparse, monkeypatch):
+    monkeypatch.setattr(linalg, "LARGE", 0)  # as if everything were large: all products are compiled
+    monkeypatch.setattr(linalg, "LARGE_SPARSE", 0)
+    rng = np.random.default_rng(0)
+    X = (
+        (rng.standard_normal((300, 3)) * [9, 6, 4]) @ rng.standard_normal((3, 80))
+        + rng.random((300, 80))
+        + 0.5
+    )
+    X = np.where(rng.random(X.shape) < 0.5, X, 0).astype(dtype) if is_sparse else X.astype(dtype)
+    mean = X.mean(0)
+    A = linalg.Centred(
+        sparse.csc_matrix(X) if is_sparse else torch.from_numpy(X), torch.from_numpy(mean), len(X)
+    )
+    found = linalg.krylov_svd(A, 3, blocks=6)
+    _, s, Vt = np.linalg.svd((X - mean).astype(np.float64))
+    assert isinstance(A.rows._compiled, SparseRows if is_sparse else DenseRows)
+    room = 1e-5 if dtype == np.float32 else 1e-9  # of float32 sums; six blocks leave no more of the rest
+    np.testing.assert_allclose(found.values, s[:3], rtol=room)
+    np.testing.assert_allclose(np.abs(np.sum(found.rows.numpy() * Vt[:3], 1)), 1, atol=room)
