@@ -621,6 +621,19 @@ def test_frames_in_memory():
     assert data.load(pd.DataFrame({0: [1.0, 2.0], 1: [3.0, 4.0]}), target=1).y.tolist() == [3, 4]
 
 
+def test_a_target_beside_data_in_memory():
+    assert data.load(np.eye(2), y=["a", "b"]).y.tolist() == ["a", "b"]
+    frame = pd.DataFrame({"a": [1, 2], "c": ["x", "y"]})
+    assert data.load(frame, y=pd.Series([0, 1], index=[5, 6])).y.tolist() == [0, 1]
+    graph = data.load(Graph(np.eye(2), np.array([[0], [1]])), y=[3, 4])
+    assert graph.y.tolist() == graph.X.y.tolist() == [3, 4]
+    steps = data.load([np.array([1, 2]), np.array([3])], y=[["a", "b"], ["a"]])
+    assert steps.y == [["a", "b"], ["a"]]
+    assert data.load(data.load("iris"), y=np.arange(150)).y[-1] == 149
+    refuse(np.eye(3), r"one entry per example \(3\); got shape \(2,\)", y=[0, 1])
+    refuse(frame, "from y= or from target=; got both", y=[0, 1], target="a")
+
+
 @pytest.mark.parametrize(
     "source, options, error, message",
     [

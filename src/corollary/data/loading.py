@@ -37,7 +37,7 @@ from corollary.data import edges, images, kinds, ratings, registry, sounds, tabl
 from corollary.data.arrays import read_npy, read_npz
 from corollary.data.dataset import KINDS, Dataset, missing_file
 from corollary.data.folders import files_in
-from corollary.data.memory import from_arrays, from_memory, no_target
+from corollary.data.memory import from_arrays, from_memory, no_target, with_target
 
 __all__ = ["load"]
 
@@ -45,7 +45,7 @@ _DELIMITED = (".csv", ".tsv", ".tab", ".parquet", ".pq", ".dat", ".data")
 _EDGES = (".edges", ".edgelist")
 
 
-def load(source: Any, kind: str | None = None, target: str | None = None) -> Dataset:
+def load(source: Any, kind: str | None = None, target: str | None = None, *, y: Any = None) -> Dataset:
     """Return data of any kind, from a name, a file, a folder or memory.
 
     Parameters
@@ -59,6 +59,8 @@ def load(source: Any, kind: str | None = None, target: str | None = None) -> Dat
     target : str, optional
         The column of a table, key of an ``.npz`` file, or node attribute of a GraphML file that
         becomes ``y``. Numbers stay numbers, anything else becomes class labels as strings.
+    y : array-like, optional
+        The target of data in memory, one entry per example (per node of a graph).
 
     Returns
     -------
@@ -72,7 +74,14 @@ def load(source: Any, kind: str | None = None, target: str | None = None) -> Dat
     Dataset 'digits': image, X (1797, 8, 8), y (1797,)
     >>> data.load([[0, 1, 1], [2, 0]], kind="sequence")
     Dataset 'data': sequence, X list of 2
+    >>> data.load([[0.0, 1.0], [2.0, 3.0]], y=["no", "yes"])
+    Dataset 'data': table, X (2, 2), y (2,)
     """
+    if y is not None:
+        if target is not None:
+            do = "Pass one of them."
+            raise errors.value("load", "the target must come from y= or from target=", "both", do)
+        return with_target(load(source, kind), y)
     if kind is not None and kind not in KINDS:
         raise errors.unknown("load", "kind", str(kind), KINDS)
     if isinstance(source, Dataset):

@@ -14,7 +14,7 @@ from corollary.data.arrays import as_array, concatenated, sparse_from
 from corollary.data.dataset import Dataset
 from corollary.data.graphs import divided
 
-__all__ = ["from_arrays", "from_memory", "no_target"]
+__all__ = ["from_arrays", "from_memory", "no_target", "with_target"]
 
 _X_KEYS = ("X", "x", "data", "features", "images", "inputs")
 _Y_KEYS = ("y", "Y", "target", "targets", "label", "labels")
@@ -174,10 +174,18 @@ def _with_split(arrays: dict[str, np.ndarray], kind: str | None, name: str) -> D
 def _labelled(X: Any, y: Any, kind: str | None, name: str, cut: bool) -> Dataset:
     kind = kind or ("sequence" if cut else None)
     dataset = from_memory(X, kind, None, name)
-    if y is not None and (getattr(y, "ndim", 1) == 0 or len(y) != len(dataset)):
+    return dataset if y is None else with_target(dataset, y)
+
+
+def with_target(dataset: Dataset, y: Any) -> Dataset:
+    """Return the data with this target: an array, a list, or one list of labels per sequence."""
+    uneven = isinstance(y, list | tuple) and len({np.shape(part) for part in y}) > 1
+    y = list(y) if uneven else as_array(y)  # labels of the steps of sequences stay a list
+    if getattr(y, "ndim", 1) == 0 or len(y) != len(dataset):
         must = f"the target must have one entry per example ({len(dataset)})"
-        raise errors.value("load", must, f"shape {np.shape(y)}")
-    return dataset if y is None else replace(dataset, y=y)
+        raise errors.value("load", must, f"shape {y.shape}" if hasattr(y, "shape") else len(y))
+    X = replace(dataset.X, y=y) if dataset.kind == "graph" else dataset.X
+    return replace(dataset, X=X, y=y)
 
 
 def _guarded(function: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
