@@ -11,11 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["CorollaryWarning", "Diverged", "closest", "kind", "missing", "unknown", "value", "wording"]
+__all__ = [
+    "CorollaryWarning",
+    "Diverged",
+    "Refused",
+    "closest",
+    "kind",
+    "missing",
+    "unknown",
+    "value",
+    "wording",
+]
 
 
 class CorollaryWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
+
+
+class Refused(ValueError):
+    """A file asks for more than its reader's bounds allow."""
 
 
 class Diverged(FloatingPointError):

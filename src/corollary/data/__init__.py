@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from corollary.data import augment
     from corollary.data.dataset import Dataset
     from corollary.data.graphs import Graph
+    from corollary.data.limits import Limits
     from corollary.data.loading import load
     from corollary.data.registry import describe, names
     from corollary.data.splitting import split
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Dataset": "dataset",
     "Graph": "graphs",
+    "Limits": "limits",
     "describe": "registry",
     "encoder": "tables",
     "load": "loading",
@@ -36,7 +38,18 @@ _WHERE = {
     "split": "splitting",
 }
 
-__all__ = ["Dataset", "Graph", "augment", "describe", "encoder", "load", "names", "numeric", "split"]
+__all__ = [
+    "Dataset",
+    "Graph",
+    "Limits",
+    "augment",
+    "describe",
+    "encoder",
+    "load",
+    "names",
+    "numeric",
+    "split",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corollary import errors
+from corollary.data.limits import allow
 
 __all__ = ["as_array", "concatenated", "read_npy", "read_npz", "sparse_from"]
 
@@ -33,6 +36,8 @@ def read_npy(path: Path) -> np.ndarray:
     """Return the array of a ``.npy`` file; one of Python objects is refused, since reading it runs code."""
     mapped = path.stat().st_size > _MAPPED
     try:
+        with path.open("rb") as handle:
+            _claimed(handle, path.stat().st_size)
         return np.asanyarray(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
     except Exception as error:  # whatever the bytes make NumPy raise
         raise _unreadable(path.name, error) from error
@@ -43,12 +48,40 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     arrays, key = {}, ""
     with path.open("rb") as handle:
         try:
+            allow(path.name, _unpacked(handle), of=path.stat().st_size)
             with np.load(handle, allow_pickle=False) as archive:
                 for key in archive.files:
                     arrays[key] = archive[key]
+        except errors.Refused:
+            raise
         except Exception as error:  # whatever the bytes make NumPy or zipfile raise
             raise _unreadable(f"{path.name}[{key!r}]" if key else path.name, error) from error
     return arrays
+
+
+def _unpacked(handle: Any) -> int:
+    """Return the bytes that the arrays of a ``.npz`` file unpack to; none may claim more than its part holds."""
+    if not zipfile.is_zipfile(handle):
+        handle.seek(0)
+        return 0  # NumPy says what is wrong with it
+    with zipfile.ZipFile(handle) as archive:
+        for part in archive.infolist():
+            if part.filename.endswith(".npy"):
+                with archive.open(part) as member:
+                    _claimed(member, part.file_size)
+        total = sum(part.file_size for part in archive.infolist())
+    handle.seek(0)
+    return total
+
+
+def _claimed(handle: Any, size: int) -> None:
+    """Raise if the header of a ``.npy`` file claims more entries than a file of this size can hold."""
+    version = np.lib.format.read_magic(handle)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(handle)
+    needed = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and needed > size:
+        raise ValueError(f"an array of shape {shape} needs {needed} bytes, and there are {size}")
 
 
 def sparse_from(arrays: dict[str, np.ndarray]) -> Any:
@@ -57,8 +90,10 @@ def sparse_from(arrays: dict[str, np.ndarray]) -> Any:
         return None
     from scipy import sparse
 
+    rows, columns = (int(side) for side in arrays["shape"])
+    allow("the sparse matrix", 8 * (rows + columns), of=sum(array.nbytes for array in arrays.values()))
     made = sparse.csc_matrix if arrays["format"].item() in (b"csc", "csc") else sparse.csr_matrix
-    matrix = made((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+    matrix = made((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(rows, columns))
     matrix.check_format(full_check=True)
     return matrix.tocsr()
 

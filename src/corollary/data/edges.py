@@ -16,6 +16,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.graphs import Graph, both_ways, from_networkx
+from corollary.data.limits import allow
 from corollary.data.texts import decode
 
 __all__ = ["read_edges", "read_graphml"]
@@ -47,6 +48,8 @@ def _fields(line: str) -> list[str]:
 
 
 def _numbered(pairs: list[list[str]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    width = max(len(node) for pair in pairs for node in pair)  # an array of strings is as wide as the longest
+    allow(name, 8 * width * len(pairs), of=sum(len(a) + len(b) for a, b in pairs))
     ids: Any = np.array(pairs)
     if "" in ids:
         raise errors.value("load", f"every edge of {name} must have two ends", "an empty id")

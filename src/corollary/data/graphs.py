@@ -250,7 +250,7 @@ def divided(graph: Graph, batch: Any, owner: str) -> list[Graph]:
     if of.shape != (graph.num_nodes,) or not np.issubdtype(of.dtype, np.integer):
         must = f"batch must have the number of a graph for every node ({graph.num_nodes})"
         raise errors.value(owner, must, f"shape {of.shape} of {of.dtype}")
-    if of.min() < 0 or not np.bincount(of).all():
+    if of.min() < 0 or of.max() >= len(of) or not np.bincount(of).all():
         raise errors.value(owner, "batch must number the graphs from 0, each with a node", np.unique(of))
     crossing = np.flatnonzero(of[graph.edge_index[0]] != of[graph.edge_index[1]])
     if crossing.size:

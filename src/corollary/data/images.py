@@ -6,6 +6,7 @@ Grey images give ``(n, h, w)``, others ``(n, 3, h, w)``; transparency is dropped
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ import numpy as np
 from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class
+from corollary.data.limits import allow
 
 __all__ = ["SUFFIXES", "joined", "picture", "pixels", "read_folder", "read_image"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".pbm", ".tif", ".tiff", ".webp")
 _GREY = ("1", "L", "I", "I;16", "I;16B", "F")
+_BYTES = 8  # per pixel, while it is decoded
+_opening = threading.Lock()  # Pillow's own bound is a global; ours is asked in its place
 
 
 def read_image(path: Path) -> Dataset:
@@ -57,11 +61,25 @@ def picture(raw: bytes, name: str) -> np.ndarray:
     except ImportError as error:
         raise errors.missing("load", "pillow", "images") from error
     try:
-        with Image.open(io.BytesIO(raw)) as image:
-            return pixels(image)
+        with _opening:
+            kept, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            try:
+                image = Image.open(io.BytesIO(raw))
+            finally:
+                Image.MAX_IMAGE_PIXELS = kept
     except Exception as error:  # whatever the bytes make Pillow raise
-        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
-        raise errors.value("load", f"{name} must be an image file", got) from error
+        raise _no_image(name, error) from error
+    with image:
+        allow(name, image.width * image.height * _BYTES, of=len(raw))
+        try:
+            return pixels(image)
+        except Exception as error:
+            raise _no_image(name, error) from error
+
+
+def _no_image(name: str, error: Exception) -> ValueError:
+    got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+    return errors.value("load", f"{name} must be an image file", got)
 
 
 def pixels(image: Any) -> np.ndarray:

@@ -37,6 +37,7 @@ from corollary.data import edges, images, kinds, ratings, registry, sounds, tabl
 from corollary.data.arrays import read_npy, read_npz
 from corollary.data.dataset import KINDS, Dataset, missing_file
 from corollary.data.folders import files_in
+from corollary.data.limits import Limits, reading
 from corollary.data.memory import from_arrays, from_memory, no_target, with_target
 
 __all__ = ["load"]
@@ -45,7 +46,14 @@ _DELIMITED = (".csv", ".tsv", ".tab", ".parquet", ".pq", ".dat", ".data")
 _EDGES = (".edges", ".edgelist")
 
 
-def load(source: Any, kind: str | None = None, target: str | None = None, *, y: Any = None) -> Dataset:
+def load(
+    source: Any,
+    kind: str | None = None,
+    target: str | None = None,
+    *,
+    y: Any = None,
+    limits: Limits | None = None,
+) -> Dataset:
     """Return data of any kind, from a name, a file, a folder or memory.
 
     Parameters
@@ -61,6 +69,9 @@ def load(source: Any, kind: str | None = None, target: str | None = None, *, y: 
         becomes ``y``. Numbers stay numbers, anything else becomes class labels as strings.
     y : array-like, optional
         The target of data in memory, one entry per example (per node of a graph).
+    limits : Limits, optional
+        How much memory a file may unpack to, and how wide a table of text may be; raise them for large files that
+        you trust: ``Limits(bytes=2**33)``.
 
     Returns
     -------
@@ -97,7 +108,8 @@ def load(source: Any, kind: str | None = None, target: str | None = None, *, y: 
         raise missing_file(
             "load", "the source must be a data set or a path that exists", repr(str(source)), do
         )
-    return _from_folder(path, kind, target) if path.is_dir() else _from_file(path, kind, target)
+    with reading(limits):
+        return _from_folder(path, kind, target) if path.is_dir() else _from_file(path, kind, target)
 
 
 def _as_kind(dataset: Dataset, kind: str | None, target: str | None) -> Dataset:

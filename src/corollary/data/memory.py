@@ -13,6 +13,7 @@ from corollary.data import kinds, tables, texts
 from corollary.data.arrays import as_array, concatenated, sparse_from
 from corollary.data.dataset import Dataset
 from corollary.data.graphs import divided
+from corollary.data.limits import allow
 
 __all__ = ["from_arrays", "from_memory", "no_target", "with_target"]
 
@@ -121,6 +122,7 @@ def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | N
     key = target or next((k for k in _Y_KEYS if k in arrays), None)
     if "edge_index" in arrays and kind in (None, "graph", "graphs"):
         graph = _ArraysOf(arrays, key)
+        allow(f"{name}.npz", 8 * graph.claimed, of=sum(array.nbytes for array in arrays.values()))
         if kind == "graph" or (kind is None and "batch" not in arrays):
             return from_memory(graph, "graph", None, name)
         union = kinds.check_graph(graph, "load", features=False)
@@ -139,10 +141,18 @@ def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | N
 class _ArraysOf:
     """Arrays of a file as the fields of a graph."""
 
+    edge_index: np.ndarray
+
     def __init__(self, arrays: dict[str, np.ndarray], target: str | None):
         self.__dict__.update(arrays)
         self.y = arrays[target] if target else None
         self.num_nodes = int(arrays["num_nodes"]) if "num_nodes" in arrays else None
+
+    @property
+    def claimed(self) -> int:
+        """The number of nodes that these arrays claim."""
+        numbers = self.edge_index.dtype.kind in "iu" and self.edge_index.size
+        return max(int(self.num_nodes or 0), int(self.edge_index.max()) + 1 if numbers else 0)
 
 
 def _examples(arrays: dict[str, np.ndarray], kind: str | None, name: str) -> Any:
@@ -191,6 +201,8 @@ def with_target(dataset: Dataset, y: Any) -> Dataset:
 def _guarded(function: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
     try:
         return function(arrays)
+    except errors.Refused:
+        raise
     except Exception as error:  # whatever inconsistent arrays make scipy raise
         must = f"{name}.npz must be a sparse matrix as scipy.sparse.save_npz writes it"
         raise errors.value("load", must, f"{type(error).__name__}: {error}"[:160]) from error

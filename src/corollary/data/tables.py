@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.columns import dates_numbers_others, is_numeric, learn_columns, numbers_of, seconds
 from corollary.data.dataset import Dataset
+from corollary.data.limits import allow, check_columns, current, field_error
 from corollary.data.texts import decode
 
 __all__ = ["as_table", "encoder", "numeric", "read_frame"]
@@ -88,11 +90,17 @@ def _separator(line: str, separators: Sequence[str]) -> str:
 
 def _read_parquet(path: Path) -> Any:
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow.parquet
     except ImportError as error:
         raise errors.missing("load", "pyarrow", "parquet") from error
     import pandas as pd
 
+    try:
+        facts = pyarrow.parquet.read_metadata(path)
+    except Exception as error:  # whatever the bytes make pyarrow raise
+        raise errors.value("load", f"{path.name} must be a Parquet file", _short(error)) from error
+    unpacked = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+    allow(path.name, unpacked + 8 * facts.num_rows * facts.num_columns, of=path.stat().st_size)
     try:
         frame = pd.read_parquet(path)
     except Exception as error:  # whatever the bytes make pyarrow raise
@@ -129,18 +137,22 @@ def _parse(text: str, separator: str, name: str) -> Any:
 
 def _check_widths(text: str, separator: str, name: str) -> list[str]:
     """Return the first row; pandas would fill short rows and drop what long ones have too much."""
-    limit = csv.field_size_limit(2**31 - 1)
+    limit = csv.field_size_limit(current().field)
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         first: list[str] = []
         for row in filter(None, reader):
-            first = first or row
+            if not first:
+                first = row
+                check_columns(name, len(first))
             if len(row) != len(first):
                 must = f"every line of {name} must have {len(first)} fields, as the first"
                 raise errors.value("load", must, f"{len(row)} in line {reader.line_num}")
+    except csv.Error as error:
+        raise field_error(name, reader.line_num) from error
     finally:
         csv.field_size_limit(limit)
-    repeated = sorted({field for field in first if first.count(field) > 1})
+    repeated = sorted(field for field, n in Counter(first).items() if n > 1)
     if repeated and not _is_data(first):
         raise errors.value(
             "load", f"the columns of {name} must have different names", f"{repeated[0]!r} twice"
