@@ -140,7 +140,10 @@ class GradientLearner:
         validate: Callable[[], Metrics] | None = None,
         gradient: Callable[..., Tensor] | None = None,
     ) -> None:
+        self.dtype = _float_type(module)
         self.module = module.to(run.device)
+        if run.precision is not None and run.precision.endswith("mixed"):
+            self.module.float()  # the weights that half precision is mixed with are of single precision
         self.objective = objective
         self.batches = batches
         self.training = training
@@ -210,7 +213,8 @@ class GradientLearner:
     def result(self) -> nn.Module:
         """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""
         source = self.average.module if self.average is not None and self.updates else self.module
-        return copy.deepcopy(source).eval()
+        module = copy.deepcopy(source).eval()
+        return module.double() if self.dtype is torch.float64 else module.float()
 
     # --- one update --------------------------------------------------------------------------------------
 
@@ -221,7 +225,8 @@ class GradientLearner:
         if self.gradient is not None:
             loss, metrics = self.gradient(self.module, *batch), dict[str, Tensor]()
         else:
-            out = self.objective(self.wrapped, *batch)
+            with _kernels(self.module, self.run):
+                out = self.objective(self.wrapped, *typed(self.module, batch))
             loss, metrics = out if isinstance(out, tuple) else (out, {})
             if self.run.fabric is not None:
                 self.run.fabric.backward(loss * scale)
@@ -329,6 +334,33 @@ class GradientLearner:
         return metrics
 
 
+def _float_type(module: nn.Module) -> torch.dtype | None:
+    """Return the type of the module's weights, where it has any."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
+
+
+def typed(module: nn.Module, batch: Batch) -> Batch:
+    """Return a batch in the type of the module's weights, which the run's precision may have changed."""
+    dtype = _float_type(module)
+    if dtype is None:
+        return batch
+    return tuple(b.to(dtype) if isinstance(b, Tensor) and b.is_floating_point() else b for b in batch)
+
+
+@contextmanager
+def _kernels(module: nn.Module, run: Run) -> Iterator[None]:
+    """Leave oneDNN's LSTM out where it has none for half precision; torch's own takes its place."""
+    if run.precision is None or run.device != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        yield
+        return
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(before and not any(isinstance(m, nn.LSTM) for m in module.modules()))
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
 def _flatten(params: Sequence[nn.Parameter]) -> nn.Parameter:
     """Move parameters and their gradients into one vector each; the parameters become views of it."""
     total = sum(p.numel() for p in params)
@@ -357,7 +389,7 @@ def evaluate(objective: Objective, module: nn.Module, batches: Batches, batch_si
     """Return the mean objective over all samples, batch by batch, as ``validation_`` metrics."""
     sums: dict[str, float] = {}
     for size, batch in batches.epoch(None, batch_size, 0):
-        out = objective(module, *batch)
+        out = objective(module, *typed(module, batch))
         loss, metrics = out if isinstance(out, tuple) else (out, {})
         for name, value in {"loss": loss, **metrics}.items():
             sums[name] = sums.get(name, 0.0) + value.item() * size
