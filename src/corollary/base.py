@@ -107,6 +107,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     input: ClassVar[str] = "table"
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
     _checks: ClassVar[Mapping[str, Any]] = {}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}  # scikit-learn's form; what has none is not checked
 
     # --- hooks -------------------------------------------------------------------------------------------
 

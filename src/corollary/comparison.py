@@ -18,19 +18,9 @@ from corollary import catalog, data, errors
 from corollary.data.convert import as_input, inputs
 from corollary.data.dataset import Dataset
 from corollary.engine.run import Run
+from corollary.roletable import TASKS, Task
 
 __all__ = ["TASKS", "Leaderboard", "Task", "compare", "task_of"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is measured: which role does it, on which data, by which number."""
-
-    role: str
-    metric: str
-    measure: Callable[[Any, Dataset], float]  # fitted model, held-out data -> number
-    larger_is_better: bool = True
-    prepare: Callable[[Dataset], Dataset] = lambda dataset: dataset
 
 
 # --- measures --------------------------------------------------------------------------------------------
@@ -96,15 +86,9 @@ def _reconstruction(model: Any, held: Dataset) -> float:
 
 def _frechet(model: Any, held: Dataset) -> float:
     """Return the Fréchet distance between the Gaussians of drawn and of held-out rows."""
-    drawn = model.sample(len(held.X))
-    drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn, dtype=float)
-    real = np.asarray(held.X, dtype=float)
-    means = real.mean(0) - drawn.mean(0)
-    a, b = np.cov(real.T), np.cov(drawn.T)
-    values, vectors = np.linalg.eigh(a)
-    root = vectors * np.sqrt(values.clip(0)) @ vectors.T
-    cross = np.sqrt(np.linalg.eigvalsh(root @ b @ root).clip(0)).sum()
-    return float(means @ means + np.trace(a) + np.trace(b) - 2 * cross)
+    from corollary.metrics import frechet_distance
+
+    return frechet_distance(held.X, model.sample(len(held.X)))
 
 
 # --- what densities are compared on ----------------------------------------------------------------------
@@ -121,26 +105,6 @@ def _standardised(dataset: Dataset) -> Dataset:
         X = X + np.random.default_rng(0).uniform(size=X.shape) * (X.std(0) > 0)
     X = X[:, X.std(0) > 0]
     return replace(dataset, X=(X - X.mean(0)) / X.std(0))
-
-
-TASKS: dict[str, Task] = {
-    "classification": Task("classifier", "accuracy", _accuracy),
-    "regression": Task("regressor", "root-mean-square error", _rmse, False),
-    "density": Task("density", "log-likelihood (nats)", _log_likelihood, prepare=_standardised),
-    "clustering": Task("clusterer", "adjusted Rand index", _rand),
-    "separation": Task("clusterer", "silhouette", _silhouette),
-    "completion": Task("completer", "root-mean-square error", _completion_rmse, False),
-    "topics": Task("topic-model", "word perplexity", _document_completion, False),
-    "language": Task("language-model", "perplexity", _perplexity, False),
-    "reconstruction": Task("transformer", "mean squared error", _reconstruction, False),
-    "generation": Task("generator", "Fréchet distance", _frechet, False, prepare=_standardised),
-    "nodes": Task("classifier", "accuracy", _node_accuracy),
-    "segmentation": Task("segmenter", "intersection over union", _own_score),
-    "tagging": Task("tagger", "accuracy", _own_score),
-    "forecasting": Task("forecaster", "R² one step ahead", _own_score),
-    "translation": Task("translator", "share of exact texts", _own_score),
-    "answering": Task("answerer", "share of exact answers", _own_score),
-}
 
 
 def task_of(dataset: Dataset) -> str:

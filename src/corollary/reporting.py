@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from corollary import __version__, plot
 from corollary.base import roles
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_images
+from corollary.roletable import entries_of
 
 __all__ = ["report"]
 
@@ -73,10 +74,9 @@ def sections(model: Any, dataset: Dataset) -> Iterator[Section]:
     """Yield the sections that fit the model's roles."""
     if any(len(row) > 2 for row in model.history_):
         yield "Learning curves", "Every metric of the history, step by step.", plot.curves(model.history_)
-    found = roles(type(model))
-    for role, make in SECTIONS.items():
-        if role in found:
-            yield from make(model, dataset)
+    for role in entries_of(type(model)):
+        if role.section is not None:
+            yield from role.section(model, dataset)
     if hasattr(model, "components_"):
         yield from _components(model, dataset)
 
@@ -197,8 +197,7 @@ def _answered(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
     shape = dataset.extra.get("image_shape")
-    drawn = model.sample(40 if dataset.kind != "sequence" else 4)
-    drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
+    drawn = np.asarray(model.sample(40 if dataset.kind != "sequence" else 4))
     if dataset.kind == "sequence":
         yield "Samples", "Drawn from the model.", plot.series(drawn)
     elif shape:
@@ -207,8 +206,7 @@ def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
         )
         yield "Samples", "Drawn from the model.", plot.image_grid(images)
     elif drawn.ndim == 2:
-        many = model.sample(min(1000, len(dataset.X)))
-        many = np.asarray(many[0] if isinstance(many, tuple) else many)
+        many = np.asarray(model.sample(min(1000, len(dataset.X))))
         labels = ["data"] * len(dataset.X) + ["drawn"] * len(many)
         order = np.random.default_rng(0).permutation(len(labels))
         both = np.concatenate([dataset.X, many])[order]
@@ -243,20 +241,3 @@ def _continued(model: Any, dataset: Dataset) -> Iterator[Section]:
         "\n".join(["How the model goes on from the beginnings of three texts.", *lines]),
         None,
     )
-
-
-SECTIONS: dict[str, Callable[[Any, Dataset], Iterator[Section]]] = {
-    "classifier": _classified,
-    "regressor": _predicted,
-    "clusterer": _grouped,
-    "transformer": _coded,
-    "generator": _drawn,
-    "recommender": _recommended,
-    "memory": _recalled,
-    "segmenter": _segmented,
-    "tagger": _tagged,
-    "forecaster": _forecast,
-    "translator": _translated,
-    "answerer": _answered,
-    "language-model": _continued,
-}

@@ -2,7 +2,15 @@
 
 from borrowed import Sometimes, borrow
 
-from corollary.mixtures.gaussian import GaussianMixture
+from corollary.mixtures import gaussian
+
+
+class GaussianMixture(gaussian.GaussianMixture):
+    """Ours, but for the one difference: every generator here returns its samples alone unless asked for more."""
+
+    def sample(self, n_samples=1):
+        return super().sample(n_samples, return_components=True)
+
 
 EXCUSED = {
     "test_score[float32]": Sometimes(

@@ -114,15 +114,14 @@ def _measured(model: Any, held: Any, entry: Entry) -> dict[str, Any]:
     """Return the measures of every task that the model does and the held-out data allow."""
     if held is None:
         return {}
-    from corollary.comparison import TASKS, task_of
+    from corollary.comparison import task_of
+    from corollary.roletable import TASKS
 
     found = {}
     likely = task_of(held)
     for name, task in TASKS.items():
-        unlikely = name in ("clustering", "separation", "generation", "reconstruction") or (
-            task.role in ("classifier", "regressor") and name != likely
-        )
-        if task.role in entry.roles and not unlikely:
+        likely_one = task.role not in ("classifier", "regressor") or name == likely
+        if task.role in entry.roles and task.usual and likely_one:
             try:
                 found[f"held-out {task.metric}"] = task.measure(model, held)
             except (ValueError, TypeError, AttributeError) as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corollary import errors
-from corollary.catalog import find
+from corollary.catalog import entries, find
+from corollary.data.dataset import Dataset
 
 __all__ = ["list_runs", "predict_with", "sample_from"]
 
@@ -38,63 +40,74 @@ def _beside(run: Path, name: str) -> dict[str, Any]:
 def predict_with(run: Path, source: str, out: Path, kind: str | None, target: str | None) -> str:
     """Give data to a fitted model, write what it makes of them, and return a line that says so."""
     from corollary import data
-    from corollary.base import roles
     from corollary.data.convert import as_input
+    from corollary.roletable import entries_of
 
     model, config = _open(run)
     kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
     reading = _beside(run, "reading.json")
     dataset = as_input(data.load(source, kind, target), model.input, type(model).__name__, reading)
-    does, array = roles(type(model)), None
-    if "completer" in does:
-        names, columns = _completed(model, dataset, run)
-    elif "classifier" in does:
-        labels = model.predict(dataset.X)
-        chances = np.asarray(model.predict_proba(dataset.X)) if hasattr(model, "predict_proba") else None
-        names = ["prediction"] + ([f"p({label})" for label in model.classes_] if chances is not None else [])
-        columns = [labels] + ([*chances.T] if chances is not None else [])
-    elif "language-model" in does:
-        names, columns = ["continuation"], [model.generate(dataset.X, max_new_tokens=80)]
-    elif "tagger" in does:
-        names, columns = _by_part(model.predict(dataset.X))
-    else:
-        names, columns, array = _by_method(model, dataset.X)
+    table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
+    if table is None:
+        raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
+    names, columns, array = table(model, dataset, _beside(run, "labels.json"))
     _write(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
 
 
-def _by_part(labels: list[np.ndarray]) -> tuple[list[str], list[Any]]:
+# --- what each role writes: names, columns, and an array where the result is no table --------------------
+
+Columns = tuple[list[str], list[Any], np.ndarray | None]
+
+
+def class_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+    """Return the predicted class and, where there are any, the probabilities of all of them."""
+    names, columns = ["prediction"], [model.predict(dataset.X)]
+    if hasattr(model, "predict_proba"):
+        names += [f"p({label})" for label in model.classes_]
+        columns += [*np.asarray(model.predict_proba(dataset.X)).T]
+    return names, columns, None
+
+
+def text_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+    """Return how each text goes on."""
+    return ["continuation"], [model.generate(dataset.X, max_new_tokens=80)], None
+
+
+def part_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
     """Return one row for every part of every sample."""
-    counts = [len(part) for part in labels]
-    sample, part = np.repeat(np.arange(len(labels)), counts), np.concatenate([np.arange(n) for n in counts])
-    return ["sample", "part", "prediction"], [sample, part, np.concatenate(labels)]
+    found = model.predict(dataset.X)
+    counts = [len(part) for part in found]
+    sample, part = np.repeat(np.arange(len(found)), counts), np.concatenate([np.arange(n) for n in counts])
+    return ["sample", "part", "prediction"], [sample, part, np.concatenate(found)], None
 
 
-def _by_method(model: Any, X: Any) -> tuple[list[str], list[Any], np.ndarray | None]:
-    """Return what the first method that there is makes of X, as columns, and in its own shape if it is no table."""
-    for method, heading in (
-        ("recall", "unit"),
-        ("predict", "prediction"),
-        ("transform", "code"),
-        ("score_samples", "log_prob"),
-    ):
-        if hasattr(model, method):
-            result = np.asarray(getattr(model, method)(X))
-            if not result.size:
-                must = f"the model must have found something to {method} with"
-                raise errors.value(
-                    "predict", must, "no components", "Fit it to more data, or with other settings."
-                )
-            flat = result.reshape(len(result), -1)
-            names = [heading] if flat.shape[1] == 1 else [f"{heading}{i}" for i in range(flat.shape[1])]
-            return names, [*flat.T], result if result.ndim > 2 else None
-    raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
+def _from_method(method: str, heading: str) -> Callable[[Any, Dataset, dict[str, Any]], Columns]:
+    """Return what gives the data to one method and makes columns of the result."""
+
+    def table(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+        result = np.asarray(getattr(model, method)(dataset.X))
+        if not result.size:
+            must = f"the model must have found something to {method} with"
+            raise errors.value(
+                "predict", must, "no components", "Fit it to more data, or with other settings."
+            )
+        flat = result.reshape(len(result), -1)
+        names = [heading] if flat.shape[1] == 1 else [f"{heading}{i}" for i in range(flat.shape[1])]
+        return names, [*flat.T], result if result.ndim > 2 else None
+
+    return table
 
 
-def _completed(model: Any, dataset: Any, run: Path) -> tuple[list[str], list[Any]]:
+recalled_columns = _from_method("recall", "unit")
+predicted_columns = _from_method("predict", "prediction")
+code_columns = _from_method("transform", "code")
+density_columns = _from_method("score_samples", "log_prob")
+
+
+def completed_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
     """Return the value of every (user, item) pair of a ratings file, matched by the labels of the fit."""
     coo = dataset.X.tocoo()
-    labels = _beside(run, "labels.json")
     users, items = coo.row, coo.col
     if labels and "users" in dataset.extra:
         users = _match(np.asarray(dataset.extra["users"])[coo.row], labels["users"], "user")
@@ -104,7 +117,7 @@ def _completed(model: Any, dataset: Any, run: Path) -> tuple[list[str], list[Any
         np.asarray(dataset.extra[k])[i] if k in dataset.extra else i
         for k, i in (("users", coo.row), ("items", coo.col))
     ]
-    return ["user", "item", "prediction"], [*shown, values]
+    return ["user", "item", "prediction"], [*shown, values], None
 
 
 def _match(given: np.ndarray, known: list[str], what: str) -> np.ndarray:
@@ -119,23 +132,22 @@ def _match(given: np.ndarray, known: list[str], what: str) -> np.ndarray:
 
 def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
     """Draw from a generator or a language model, write the draws, and return a line that says so."""
-    from corollary.base import roles
+    from corollary.roletable import entries_of
 
     model, config = _open(run)
     if seed is not None and "random_state" in model.get_params():
         model.set_params(random_state=seed)
-    does = roles(type(model))
-    if "language-model" in does:
-        texts = model.generate([""] * n, max_new_tokens=200)
-        _write(out, ["text"], [texts])
-        return f"{n} texts in {out}"
-    if "generator" not in does:
-        able = [entry.name for entry in _generators()]
+    draw = next((role.draw for role in entries_of(type(model)) if role.draw is not None), None)
+    if draw is None:
+        able = [entry.name for entry in entries(role="generator")]
         raise errors.value(
             "sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__
         )
-    drawn = model.sample(n)
-    drawn = np.asarray(drawn[0] if isinstance(drawn, tuple) else drawn)
+    drawn = draw(model, n)
+    if isinstance(drawn, list):
+        _write(out, ["text"], [drawn])
+        return f"{n} texts in {out}"
+    drawn = np.asarray(drawn)
     shape = config.get("data", {}).get("image_shape")
     if out.suffix == ".png":
         if not shape:
@@ -154,12 +166,6 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
             drawn.reshape(n, *shape) if shape else drawn,
         )
     return f"{n} samples in {out}"
-
-
-def _generators() -> tuple[Any, ...]:
-    from corollary.catalog import entries
-
-    return entries(role="generator")
 
 
 def _write(path: Path, names: list[str], columns: list[Any], array: Any = None) -> None:

@@ -344,16 +344,25 @@ class GaussianMixture(BaseMixture, Estimator):
     def _joint(self, X: np.ndarray) -> np.ndarray:
         return log_joint(X, self._parameters(), self.covariance_type)
 
-    def sample(self, n_samples=1):
-        """Draw rows and return them with their components, component by component."""
+    def sample(self, n_samples=1, *, return_components=False):
+        """Draw rows, component by component; with an integer ``random_state`` every call draws the same ones.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        return_components : bool, default=False
+            Whether to return (rows, components), as scikit-learn's does.
+        """
         check_is_fitted(self)
         if n_samples < 1:
             raise ValueError(
                 f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
             )
-        return self._sample(n_samples, self._rng())
+        drawn = self._labelled_sample(n_samples, self._rng())
+        return drawn if return_components else drawn[0]
 
-    def _sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _labelled_sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         p, d = self._parameters(), self.n_features_in_
         counts = rng.multinomial(n, p.weights / p.weights.sum())
         z = np.repeat(np.arange(len(counts)), counts)

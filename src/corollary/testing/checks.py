@@ -22,9 +22,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from corollary import io
-from corollary.base import roles
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
+from corollary.roletable import entries_of
 
 __all__ = ["CHECKS", "cases", "check_estimator", "outputs", "overfitted", "sample_data"]
 
@@ -84,26 +84,16 @@ def _graph(rng: np.random.Generator) -> tuple[Any, Any]:
 
 # --- what a fitted model says ----------------------------------------------------------------------------
 
-METHODS = ("predict_proba", "predict", "transform", "score_samples", "recall")
-
 
 def outputs(model: Any, X: Any) -> dict[str, Any]:
     """Return what every role of a fitted model makes of X."""
-    found: dict[str, Any] = {}
-    if model.input == "ratings":
-        coo = X.tocoo()
-        found["predict"] = model.predict(np.column_stack([coo.row, coo.col]))
-        if "recommender" in roles(type(model)):
-            found["recommend"] = model.recommend([0, 1], 3)
-        return found
-    for name in METHODS:
-        if hasattr(model, name):
-            found[name] = getattr(model, name)(X)
-    if "generator" in roles(type(model)):
-        found["sample"] = model.sample(4)
-    if "language-model" in roles(type(model)):
-        found["generate"] = model.generate(X[:2], max_new_tokens=5)
-    return found
+    return {name: call(model, X) for name, call in _questions(model)}
+
+
+def _questions(model: Any) -> Iterator[tuple[str, Callable[[Any, Any], Any]]]:
+    """Yield the methods that the table of roles names and the model has, each with what calls it."""
+    for role in entries_of(type(model)):
+        yield from ((name, call) for name, call in role.ask.items() if hasattr(model, name))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -128,14 +118,12 @@ def _fitted(model: Any, X: Any, y: Any) -> Any:
 
 def check_unfitted(model: Any, X: Any, y: Any) -> None:
     """Before ``fit`` every method raises NotFittedError."""
-    for name in (*METHODS, "sample", "recommend", "generate"):
-        method = getattr(clone(model), name, None)
-        if method is not None:
-            try:
-                method(X) if name not in ("sample", "recommend") else method(1)
-            except NotFittedError:
-                continue
-            raise CheckFailed(f"{name} before fit must raise NotFittedError")
+    for name, call in _questions(model):
+        try:
+            call(clone(model), X)
+        except NotFittedError:
+            continue
+        raise CheckFailed(f"{name} before fit must raise NotFittedError")
 
 
 def check_fit_is_repeatable(model: Any, X: Any, y: Any) -> None:
