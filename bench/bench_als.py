@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bench.harness import THREADS, Pair, claim
+from bench.harness import THREADS, Draw, Pair, claim
 
-K, SWEEPS = 32, 10
+SWEEPS = 10
 
 
-def ratings() -> sparse.csr_matrix:
-    """Return 20,000 x 5,000 ratings from 1 to 5 with about 1.95 M entries, popular items first."""
-    rng = np.random.default_rng(0)
-    users, items = rng.integers(0, 20_000, 2_000_000), (5_000 * rng.random(2_000_000) ** 2).astype(int)
-    A, B = rng.standard_normal((20_000, 8)), rng.standard_normal((5_000, 8))
-    values = 3 + 0.4 * (A[users] * B[items]).sum(1) + 0.3 * rng.standard_normal(len(users))
-    X = sparse.csr_matrix(
-        (np.clip(np.round(values), 1, 5).astype(np.float32), (users, items)), shape=(20_000, 5_000)
-    )
+def ratings(draw: Draw) -> sparse.csr_matrix:
+    """Return ratings from 1 to 5, popular items first."""
+    rng, n, m = draw.rng, draw.size("users", 2000, 30000), draw.size("items", 1000, 10000)
+    known = draw.size("ratings", 200_000, 2_000_000)
+    users, items = rng.integers(0, n, known), (m * rng.random(known) ** 2).astype(int)
+    A, B = rng.standard_normal((n, 8)), rng.standard_normal((m, 8))
+    values = 3 + 0.4 * (A[users] * B[items]).sum(1) + 0.3 * rng.standard_normal(known)
+    X = sparse.csr_matrix((np.clip(np.round(values), 1, 5).astype(np.float32), (users, items)), shape=(n, m))
     X.data = np.minimum(X.data, 5)
     return X
 
@@ -41,14 +40,14 @@ def equal(ours: float, peer: float, slack: float = 1.002) -> dict[str, float]:
     return {"objective": ours, "peer objective": peer}
 
 
-@claim("als-implicit", peer="implicit", floor=2.5)
-def implicit_feedback() -> Pair:
-    """ALS, implicit feedback, 20000 x 5000, 1.95 M entries, 32 factors, 10 sweeps."""
+@claim("als-implicit", peer="implicit", aim=1.5)
+def implicit_feedback(draw: Draw) -> Pair:
+    """ALS, implicit feedback, 10 sweeps"""
     from implicit.als import AlternatingLeastSquares
 
     from corollary.completion import ALS
 
-    X, ridge = ratings(), 0.1
+    X, ridge, K = ratings(draw), 0.1, draw.size("factors", 8, 64)
     confidence = X.copy()
     confidence.data += 1  # implicit takes 1 + alpha r itself
     settings = {"feedback": "implicit", "regularization": ridge, "scale_by_count": False, "tol": 0.0}
@@ -79,14 +78,14 @@ def implicit_feedback() -> Pair:
     return Pair(ours, peer, lambda a, b: equal(objective(*a), objective(*b)))
 
 
-@claim("als-explicit", peer="cmfrec", floor=2.0)
-def explicit_feedback() -> Pair:
-    """ALS, explicit feedback, 20000 x 5000, 1.95 M entries, 32 factors, 10 sweeps."""
+@claim("als-explicit", peer="cmfrec", aim=1.5)
+def explicit_feedback(draw: Draw) -> Pair:
+    """ALS, explicit feedback, 10 sweeps"""
     from cmfrec import CMF
 
     from corollary.completion import ALS
 
-    X = ratings()
+    X, K = ratings(draw), draw.size("factors", 8, 64)
     coo = X.tocoo()
 
     def ours() -> tuple[Any, ...]:

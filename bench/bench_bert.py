@@ -7,33 +7,35 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.harness import THREADS, Pair, claim
+from bench.harness import THREADS, Draw, Pair, claim
 
 STEPS = 3
 
 
-@claim("bert-train", peer="transformers", floor=1.15)
-def bert_train() -> Pair:
-    """BERT pre-training step, 4 layers of width 256, 8,000 tokens, 16 texts of 128."""
+@claim("bert-train", peer="transformers", aim=1.1)
+def bert_train(draw: Draw) -> Pair:
+    """BERT pre-training step"""
     import transformers
 
     from corollary import BERT
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
+    vocabulary, width = draw.size("vocabulary", 2000, 16000), draw.choice("width", (128, 192, 256))
+    texts, length = draw.size("texts", 4, 32), draw.choice("length", (32, 64, 128))
     config = transformers.BertConfig(
-        vocab_size=8000,
-        hidden_size=256,
-        num_hidden_layers=4,
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=draw.choice("layers", (2, 4, 6)),
         num_attention_heads=4,
-        intermediate_size=1024,
+        intermediate_size=4 * width,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
     peer = transformers.BertForPreTraining(config)
     ours = BERT.from_transformers(peer).module_
-    tokens, follows = torch.randint(5, 8000, (16, 128)), torch.randint(0, 2, (16,))
-    chosen = torch.rand(16, 128) < 0.15
+    tokens, follows = torch.randint(5, vocabulary, (texts, length)), torch.randint(0, 2, (texts,))
+    chosen = torch.rand(texts, length) < 0.15
     labels = torch.where(chosen, tokens, -100)
 
     def theirs() -> Any:

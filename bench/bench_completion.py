@@ -6,12 +6,12 @@ import warnings
 
 import numpy as np
 
-from bench.harness import Pair, claim
+from bench.harness import Draw, Pair, claim
 
 
-@claim("soft-impute", peer="fancyimpute", floor=15)
-def soft_impute() -> Pair:
-    """Soft-impute 1000 x 1000, a fifth of the entries known, rank at most 20."""
+@claim("soft-impute", peer="fancyimpute", aim=5)
+def soft_impute(draw: Draw) -> Pair:
+    """Soft-impute, rank at most 20"""
     import sklearn.utils.validation
     from fancyimpute import SoftImpute, soft_impute, solver
 
@@ -21,11 +21,11 @@ def soft_impute() -> Pair:
         return sklearn.utils.validation.check_array(X, *args, ensure_all_finite=force_all_finite, **options)
 
     soft_impute.check_array = solver.check_array = check_array
-    rng = np.random.default_rng(0)
-    n, r = 1000, 10
-    M = rng.standard_normal((n, r)) @ rng.standard_normal((r, n)) / np.sqrt(r)
-    M += 0.05 * rng.standard_normal((n, n))
-    known = rng.random((n, n)) < 0.2
+    rng, r = draw.rng, draw.size("rank", 3, 12)
+    n, m = draw.size("rows", 300, 1500), draw.size("columns", 300, 1500)
+    M = rng.standard_normal((n, r)) @ rng.standard_normal((r, m)) / np.sqrt(r)
+    M += 0.05 * rng.standard_normal((n, m))
+    known = rng.random((n, m)) < draw.real("known", 0.15, 0.5)
     X = np.where(known, M, np.nan)
     tau = float(np.linalg.svd(np.where(known, M, 0), compute_uv=False)[0]) / 50
 

@@ -7,17 +7,21 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits, make_classification
 
-from bench.harness import Pair, claim
+from bench.harness import Draw, Pair, claim
 
 
-@claim("perceptron", peer="scikit-learn", floor=1.0)
-def perceptron() -> Pair:
-    """Perceptron, 20000 x 100, 20 epochs in order."""
+@claim("perceptron", peer="scikit-learn", aim=1.0)
+def perceptron(draw: Draw) -> Pair:
+    """Perceptron, 20 epochs in order"""
     from sklearn.linear_model import Perceptron as Reference
 
     from corollary.connectionism import Perceptron
 
-    X, y = make_classification(20_000, 100, n_informative=20, random_state=0)
+    rows, columns = draw.size("rows", 1000, 50000), draw.size("columns", 10, 200)
+    X, y = make_classification(
+        rows, columns, n_informative=5, n_classes=draw.choice("classes", (2, 4)), random_state=0
+    )
+    X = draw.array(X, ("float64",))
 
     def fitted(kind: Any) -> Any:
         return kind(max_iter=20, tol=None, shuffle=False).fit(X, y)
@@ -29,17 +33,20 @@ def perceptron() -> Pair:
     return Pair(lambda: fitted(Perceptron), lambda: fitted(Reference), quality)
 
 
-@claim("rbm", peer="scikit-learn", floor=1.0)
-def boltzmann() -> Pair:
-    """Restricted Boltzmann machine, 1797 digits, 256 hidden units, 5 epochs."""
+@claim("rbm", peer="scikit-learn", aim=1.0)
+def boltzmann(draw: Draw) -> Pair:
+    """Restricted Boltzmann machine on the digits, 5 epochs"""
     from sklearn.neural_network import BernoulliRBM as Reference
 
     from corollary.connectionism import BernoulliRBM
 
-    X = (load_digits().data > 8).astype(np.float64)
+    hidden, rows = draw.size("hidden", 32, 512), draw.size("rows", 600, 1797)
+    X = (load_digits().data[:rows] > draw.choice("threshold", (4, 8))).astype(
+        draw.choice("type", ("float32", "float64"))
+    )
 
     def fitted(kind: Any) -> Any:
-        return kind(256, n_iter=5, random_state=0).fit(X)
+        return kind(hidden, n_iter=5, random_state=0).fit(X)
 
     def quality(ours: Any, peer: Any) -> dict[str, float]:
         mine, theirs = float(ours.score_samples(X).mean()), float(peer.score_samples(X).mean())

@@ -8,26 +8,29 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.harness import THREADS, Pair, claim
+from bench.harness import THREADS, Draw, Pair, claim
 
-CONFIG = {
-    "vocab_size": 1000, "n_positions": 512, "n_embd": 128, "n_layer": 4, "n_head": 4, "bos_token_id": 0,
-    "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
-}  # fmt: skip
-BATCH, LENGTH, STEPS, NEW = 16, 128, 4, 256
+STEPS = 4
 
 
-def _models() -> tuple[Any, Any]:
+def _models(draw: Draw) -> tuple[Any, Any, int]:
+    """Return ours and the peer with the same weights, and the size of their vocabulary."""
     torch.set_num_threads(THREADS)
+    vocabulary, heads = draw.size("vocabulary", 100, 10000), draw.choice("heads", (2, 4, 8))
+    width = 32 * draw.choice("width / 32", (2, 4, 8))
+    config = {
+        "vocab_size": vocabulary, "n_positions": 512, "n_embd": width, "n_layer": draw.choice("layers", (2, 4, 6)),
+        "n_head": heads, "bos_token_id": 0, "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import GPT2Config, GPT2LMHeadModel
 
         torch.manual_seed(0)
-        peer = GPT2LMHeadModel(GPT2Config(**CONFIG, attn_implementation="sdpa"))
+        peer = GPT2LMHeadModel(GPT2Config(**config, attn_implementation="sdpa"))
     from corollary import GPT
 
-    return GPT.from_transformers(peer).module_, peer
+    return GPT.from_transformers(peer).module_, peer, vocabulary
 
 
 def _same_tokens(ours: list[int], peer: list[int]) -> dict[str, float]:
@@ -36,14 +39,15 @@ def _same_tokens(ours: list[int], peer: list[int]) -> dict[str, float]:
     return {"tokens": len(ours)}
 
 
-@claim("gpt-generate", peer="transformers", floor=3.0)
-def gpt_generate() -> Pair:
-    """GPT, 256 tokens from a prompt of 16, batch 1, greedy."""
+@claim("gpt-generate", peer="transformers", aim=3.0)
+def gpt_generate(draw: Draw) -> Pair:
+    """GPT generation, greedy, batch 1"""
     from corollary.language.decoder import generate
 
-    module, peer = _models()
+    module, peer, vocabulary = _models(draw)
     peer.eval()
-    prompt = torch.randint(0, 1000, (1, 16), generator=torch.Generator().manual_seed(0))
+    start, new = draw.size("prompt", 4, 128), draw.size("tokens", 64, 320)
+    prompt = torch.randint(0, vocabulary, (1, start), generator=torch.Generator().manual_seed(0))
     how = {
         "do_sample": False,
         "pad_token_id": 0,
@@ -52,18 +56,19 @@ def gpt_generate() -> Pair:
     }
 
     def theirs() -> list[int]:
-        return peer.generate(prompt, max_new_tokens=NEW, **how)[0, 16:].tolist()
+        return peer.generate(prompt, max_new_tokens=new, **how)[0, start:].tolist()
 
-    return Pair(lambda: generate(module, prompt.tolist(), NEW, temperature=0)[0], theirs, _same_tokens)
+    return Pair(lambda: generate(module, prompt.tolist(), new, temperature=0)[0], theirs, _same_tokens)
 
 
-@claim("gpt-train", peer="transformers", floor=1.15)
-def gpt_train() -> Pair:
-    """GPT training step, 4 layers of 128, batch 16 of 128 tokens."""
-    module, peer = _models()
+@claim("gpt-train", peer="transformers", aim=1.1)
+def gpt_train(draw: Draw) -> Pair:
+    """GPT training step"""
+    module, peer, vocabulary = _models(draw)
     module.train()
     peer.train()
-    x = torch.randint(0, 1000, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
+    size = draw.size("texts", 4, 32), draw.choice("length", (32, 64, 128, 256))
+    x = torch.randint(0, vocabulary, size, generator=torch.Generator().manual_seed(0))
     ours_step = torch.optim.AdamW(module.parameters(), 1e-3, fused=True)
     peer_step = torch.optim.AdamW(peer.parameters(), 1e-3)
 

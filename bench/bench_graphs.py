@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.harness import THREADS, Pair, claim
+from bench.harness import THREADS, Draw, Pair, claim
 
-NODES, EDGES, WIDTH, HIDDEN, CLASSES = 50_000, 500_000, 128, 64, 16
+CLASSES = 16
 STEPS = 3  # epochs per sample
 
 
-def _graph() -> tuple[Tensor, Tensor, Tensor]:
-    g = torch.Generator().manual_seed(0)
-    half = torch.randint(0, NODES, (2, EDGES // 2), generator=g)
+class Work(NamedTuple):
+    """A graph and the widths of the layers on it."""
+
+    x: Tensor
+    edges: Tensor
+    y: Tensor
+    hidden: int
+
+
+def _work(draw: Draw) -> Work:
+    torch.set_num_threads(THREADS)
+    nodes, degree = draw.size("nodes", 2000, 60000), draw.size("degree", 4, 30)
+    width, hidden = draw.size("features", 16, 256), draw.choice("hidden", (16, 64, 128))
+    g = torch.Generator().manual_seed(draw.index)
+    half = torch.randint(0, nodes, (2, nodes * degree // 2), generator=g)
     edges = torch.cat([half, half.flip(0)], 1)
-    return torch.randn(NODES, WIDTH, generator=g), edges, torch.randint(0, CLASSES, (NODES,), generator=g)
+    return Work(
+        torch.randn(nodes, width, generator=g),
+        edges,
+        torch.randint(0, CLASSES, (nodes,), generator=g),
+        hidden,
+    )
 
 
 class _Two(torch.nn.Module):
@@ -54,9 +71,12 @@ def _equal(ours: float, peer: float) -> dict[str, float]:
     return {"loss": ours, "difference": abs(ours - peer)}
 
 
-def _pair(ours: torch.nn.Module, peer: torch.nn.Module, csr: bool = False) -> Pair:
-    torch.set_num_threads(THREADS)
-    x, edges, y = _graph()
+def _pair(draw: Draw, layers: Any, csr: bool = False) -> Pair:
+    from corollary import nn
+
+    work = _work(draw)
+    x, edges, y, _ = work
+    ours, peer = layers(nn, work), layers(_pyg(), work)
     ours.load_state_dict(peer.state_dict())
     form = edges
     if csr:
@@ -65,7 +85,7 @@ def _pair(ours: torch.nn.Module, peer: torch.nn.Module, csr: bool = False) -> Pa
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edges = torch.unique(edges, dim=1)  # the CSR form cannot hold an edge twice
-            form = to_torch_csr_tensor(edges.flip(0), size=(NODES, NODES))
+            form = to_torch_csr_tensor(edges.flip(0), size=(len(x), len(x)))
     return Pair(_trainer(ours, x, edges, y), _trainer(peer, x, form, y), _equal)
 
 
@@ -76,75 +96,65 @@ def _pyg() -> Any:
     return pyg
 
 
-def _gcn(kind: Any) -> _Two:
+def _gcn(kind: Any, work: Work) -> _Two:
     torch.manual_seed(0)
-    return _Two(kind.GCNConv(WIDTH, HIDDEN, cached=True), kind.GCNConv(HIDDEN, CLASSES, cached=True))
+    first = kind.GCNConv(work.x.shape[1], work.hidden, cached=True)
+    return _Two(first, kind.GCNConv(work.hidden, CLASSES, cached=True))
 
 
-@claim("gcn-epoch", peer="torch_geometric", floor=4.0)
-def gcn_epoch() -> Pair:
-    """GCN epoch, 50,000 nodes, 500,000 edges."""
-    from corollary import nn
-
-    return _pair(_gcn(nn), _gcn(_pyg()))
+@claim("gcn-epoch", peer="torch_geometric", aim=3.0)
+def gcn_epoch(draw: Draw) -> Pair:
+    """GCN epoch"""
+    return _pair(draw, _gcn)
 
 
-@claim("gcn-epoch-csr", peer="torch_geometric", floor=1.0)
-def gcn_epoch_csr() -> Pair:
-    """GCN epoch, the peer given its CSR form."""
-    from corollary import nn
-
-    return _pair(_gcn(nn), _gcn(_pyg()), csr=True)
+@claim("gcn-epoch-csr", peer="torch_geometric", aim=1.0)
+def gcn_epoch_csr(draw: Draw) -> Pair:
+    """GCN epoch, the peer given its CSR form"""
+    return _pair(draw, _gcn, csr=True)
 
 
-def _cheb(kind: Any) -> _Two:
+def _cheb(kind: Any, work: Work) -> _Two:
     torch.manual_seed(0)
-    return _Two(kind.ChebConv(WIDTH, HIDDEN, 3), kind.ChebConv(HIDDEN, CLASSES, 3))
+    return _Two(kind.ChebConv(work.x.shape[1], work.hidden, 3), kind.ChebConv(work.hidden, CLASSES, 3))
 
 
-def _gin(kind: Any) -> _Two:
+def _gin(kind: Any, work: Work) -> _Two:
     torch.manual_seed(0)
 
     def network(n_in: int, n_out: int) -> torch.nn.Module:
         return torch.nn.Sequential(
-            torch.nn.Linear(n_in, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_out)
+            torch.nn.Linear(n_in, work.hidden), torch.nn.ReLU(), torch.nn.Linear(work.hidden, n_out)
         )
 
-    return _Two(kind.GINConv(network(WIDTH, HIDDEN)), kind.GINConv(network(HIDDEN, CLASSES)))
+    first = kind.GINConv(network(work.x.shape[1], work.hidden))
+    return _Two(first, kind.GINConv(network(work.hidden, CLASSES)))
 
 
-def _gat(kind: Any) -> _Two:
+def _gat(kind: Any, work: Work) -> _Two:
     torch.manual_seed(0)
-    return _Two(kind.GATConv(WIDTH, 8, heads=8), kind.GATConv(64, CLASSES))
+    return _Two(kind.GATConv(work.x.shape[1], work.hidden // 8, heads=8), kind.GATConv(work.hidden, CLASSES))
 
 
-@claim("cheb-epoch", peer="torch_geometric", floor=3.0)
-def cheb_epoch() -> Pair:
-    """ChebNet epoch with K=3, 50,000 nodes, 500,000 edges."""
-    from corollary import nn
-
-    return _pair(_cheb(nn), _cheb(_pyg()))
+@claim("cheb-epoch", peer="torch_geometric", aim=2.0)
+def cheb_epoch(draw: Draw) -> Pair:
+    """ChebNet epoch with K=3"""
+    return _pair(draw, _cheb)
 
 
-@claim("gin-epoch", peer="torch_geometric", floor=3.0)
-def gin_epoch() -> Pair:
-    """GIN epoch, 50,000 nodes, 500,000 edges."""
-    from corollary import nn
-
-    return _pair(_gin(nn), _gin(_pyg()))
+@claim("gin-epoch", peer="torch_geometric", aim=2.0)
+def gin_epoch(draw: Draw) -> Pair:
+    """GIN epoch"""
+    return _pair(draw, _gin)
 
 
-@claim("gin-epoch-csr", peer="torch_geometric", floor=1.0)
-def gin_epoch_csr() -> Pair:
-    """GIN epoch, the peer given its CSR form."""
-    from corollary import nn
-
-    return _pair(_gin(nn), _gin(_pyg()), csr=True)
+@claim("gin-epoch-csr", peer="torch_geometric", aim=1.0)
+def gin_epoch_csr(draw: Draw) -> Pair:
+    """GIN epoch, the peer given its CSR form"""
+    return _pair(draw, _gin, csr=True)
 
 
-@claim("gat-epoch", peer="torch_geometric", floor=1.6)
-def gat_epoch() -> Pair:
-    """GAT epoch with 8 heads of 8, 50,000 nodes, 500,000 edges."""
-    from corollary import nn
-
-    return _pair(_gat(nn), _gat(_pyg()))
+@claim("gat-epoch", peer="torch_geometric", aim=1.3)
+def gat_epoch(draw: Draw) -> Pair:
+    """GAT epoch with 8 heads of 8"""
+    return _pair(draw, _gat)

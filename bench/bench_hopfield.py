@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.harness import Pair, claim
+from bench.harness import Draw, Pair, claim
 
 
-@claim("hopfield-recall", peer="numpy", floor=30)
-def recall() -> Pair:
-    """Hopfield recall one unit at a time, 2000 units, 200 patterns, 20 cues."""
+@claim("hopfield-recall", peer="numpy", aim=30)
+def recall(draw: Draw) -> Pair:
+    """Hopfield recall one unit at a time"""
     from corollary.connectionism import HopfieldNetwork
 
-    rng = np.random.default_rng(0)
-    Xi = rng.choice(np.array([-1.0, 1.0], np.float32), (200, 2000))
-    cues = Xi[:20] * np.where(rng.random((20, 2000)) < 0.1, -1, 1).astype(np.float32)
+    rng, d = draw.rng, draw.size("units", 300, 3000)
+    m = max(2, int(d * draw.real("load", 0.02, 0.13)))
+    asked = min(m, draw.size("cues", 5, 40))
+    Xi = rng.choice(np.array([-1, 1], draw.choice("type", ("float32", "float64"))), (m, d))
+    cues = Xi[:asked] * np.where(rng.random((asked, d)) < draw.real("noise", 0.05, 0.3), -1, 1).astype(
+        Xi.dtype
+    )
     model = HopfieldNetwork(random_state=0).fit(Xi)
 
     def loop() -> np.ndarray:
@@ -33,6 +37,6 @@ def recall() -> Pair:
     def quality(ours: np.ndarray, peer: np.ndarray) -> dict[str, float]:
         if not np.array_equal(ours, peer):
             raise AssertionError("the recalled states differ")
-        return {"overlap": float((ours * Xi[:20]).mean())}
+        return {"overlap": float((ours * Xi[:asked]).mean())}
 
     return Pair(lambda: model.recall(cues), loop, quality)

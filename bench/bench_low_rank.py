@@ -9,12 +9,14 @@ from corollary.completion.truncated_svd import TruncatedSVD
 from corollary.linear.factor_analysis import FactorAnalysis
 
 
-@claim("truncated-svd-sparse", peer="scikit-learn", floor=2.5)
-def sparse_svd():
-    """Truncated SVD, sparse 50000 x 10000 float32, density 0.002, 20 components"""
-    X = sparse.random(50000, 10000, 0.002, format="csr", random_state=0, dtype=np.float32)
-    rows = np.repeat(np.arange(50000), np.diff(X.indptr))
-    X.data = (X.data * (1 + 3 * (rows % 20 == X.indices % 20))).astype(np.float32)
+@claim("truncated-svd-sparse", peer="scikit-learn", aim=2.0)
+def sparse_svd(draw):
+    """Truncated SVD of sparse matrices"""
+    n, m = draw.size("rows", 5000, 80000), draw.size("columns", 1000, 20000)
+    k, kind = draw.size("components", 5, 50), draw.choice("type", ("float32", "float64"))
+    X = sparse.random(n, m, draw.real("density", 0.0005, 0.005), "csr", kind, draw.rng)
+    rows = np.repeat(np.arange(n), np.diff(X.indptr))
+    X.data = (X.data * (1 + 3 * (rows % 20 == X.indices % 20))).astype(kind)
 
     def captured(model):
         return float(np.sum((X @ model.components_.T).astype(np.float64) ** 2))
@@ -23,20 +25,22 @@ def sparse_svd():
         assert captured(ours) >= captured(peer) * (1 - 1e-5)
         return {"captured": captured(ours), "peer": captured(peer)}
 
-    ours = lambda: TruncatedSVD(20, random_state=0).fit(X)
-    return Pair(ours, lambda: decomposition.TruncatedSVD(20, random_state=0).fit(X), quality)
+    def fit(kind):
+        return kind(k, random_state=0).fit(X)
+
+    return Pair(lambda: fit(TruncatedSVD), lambda: fit(decomposition.TruncatedSVD), quality)
 
 
-@claim("factor-analysis", peer="scikit-learn", floor=1.0)
-def factors():
-    """Factor analysis, 10000 x 100, 10 factors"""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((10000, 10)) @ rng.standard_normal((10, 100)) + rng.gamma(
-        1, size=100
-    ) * rng.standard_normal((10000, 100))
+@claim("factor-analysis", peer="scikit-learn", aim=3.0)
+def factors(draw):
+    """Factor analysis"""
+    rng, n, d = draw.rng, draw.size("rows", 1000, 20000), draw.size("columns", 20, 200)
+    k = draw.size("factors", 2, 10)
+    noise = rng.gamma(1, size=d) * rng.standard_normal((n, d))
+    X = draw.array(rng.standard_normal((n, k)) @ rng.standard_normal((k, d)) + noise)
 
     def quality(ours, peer):
-        assert ours.loglike_[-1] >= peer.loglike_[-1] - 1.0
+        assert ours.loglike_[-1] >= peer.loglike_[-1] - 1e-4 * abs(peer.loglike_[-1])
         return {"log_likelihood": ours.loglike_[-1], "peer": peer.loglike_[-1]}
 
-    return Pair(lambda: FactorAnalysis(10).fit(X), lambda: decomposition.FactorAnalysis(10).fit(X), quality)
+    return Pair(lambda: FactorAnalysis(k).fit(X), lambda: decomposition.FactorAnalysis(k).fit(X), quality)

@@ -3,23 +3,22 @@
 import numpy as np
 from sklearn.decomposition import PCA as Peer
 
-from bench.harness import Pair, claim
+from bench.harness import Draw, Pair, claim
 from corollary.linear.pca import PCA
 
 
-def data(n, d, rank=50):
-    rng = np.random.default_rng(0)
-    scale = 10 * 0.9 ** np.arange(rank)
+def pair(draw: Draw, n: int, d: int) -> Pair:
+    """Return a fit of data with a decaying spectrum above noise, as scikit-learn's defaults do it."""
+    k, rank = draw.size("components", 5, 40), 50
+    scale = 10 * draw.real("decay", 0.8, 0.95) ** np.arange(rank)
+    rng = draw.rng
     signal = (rng.standard_normal((n, rank)) * scale) @ rng.standard_normal((rank, d)) / np.sqrt(d) * 3
-    return (signal + rng.standard_normal((n, d))).astype(np.float32)
-
-
-def pair(n, d, k=20):
-    X = data(n, d)
-    exact = np.linalg.svd(X.astype(np.float64) - X.mean(axis=0, dtype=np.float64), compute_uv=False)[:k]
+    X = draw.array(signal + rng.standard_normal((n, d)))
+    Z = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
+    exact = np.linalg.eigvalsh(Z.T @ Z if n > d else Z @ Z.T)[::-1][:k]
 
     def error(model):
-        return np.abs((model.singular_values_.astype(np.float64) / exact) ** 2 - 1).max()
+        return np.abs(model.singular_values_.astype(np.float64) ** 2 / exact - 1).max()
 
     def quality(ours, peer):
         assert error(ours) < max(2 * error(peer), 2e-6)
@@ -28,21 +27,21 @@ def pair(n, d, k=20):
     return Pair(lambda: PCA(k, random_state=0).fit(X), lambda: Peer(k, random_state=0).fit(X), quality)
 
 
-@claim("pca-tall", peer="scikit-learn", floor=1.3)
-def tall():
-    """PCA, 20000 x 500 float32, 20 components
+@claim("pca-tall", peer="scikit-learn", aim=1.0)
+def tall(draw):
+    """PCA of tall tables
 
     Both sides spend most of their time in the same symmetric product of the data with themselves, at the processor's
     limit; ours saves part of what follows, the eigenvectors.
     """
-    return pair(20000, 500)
+    return pair(draw, draw.size("rows", 5000, 40000), draw.size("columns", 50, 500))
 
 
-@claim("pca-wide", peer="scikit-learn", floor=4.0)
-def wide():
-    """PCA, 2000 x 5000 float32, 20 components
+@claim("pca-wide", peer="scikit-learn", aim=1.5)
+def wide(draw):
+    """PCA of wide tables
 
-    Ten products of the data with 28 columns. They run at about half of the processor's limit; fewer of them
+    Ten products of the data with a few dozen columns, at about half of the processor's limit; fewer of them
     would miss the peer's accuracy.
     """
-    return pair(2000, 5000)
+    return pair(draw, draw.size("rows", 600, 3000), draw.size("columns", 3000, 8000))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.harness import THREADS, Pair, claim
+from bench.harness import THREADS, Draw, Pair, claim
 
 
 def _close(tolerance: float) -> Any:
@@ -25,26 +25,28 @@ def _close(tolerance: float) -> Any:
 # --- batches ----------------------------------------------------------------------------------------------
 
 
-def _sequences() -> tuple[list[np.ndarray], np.ndarray]:
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(3.3, 0.8, size=1500), 2, 200).astype(int)
+def _sequences(draw: Draw) -> tuple[list[np.ndarray], np.ndarray]:
+    rng, n = draw.rng, draw.size("sequences", 400, 2000)
+    spread = draw.real("spread of log length", 0.3, 1.2)
+    lengths = np.clip(rng.lognormal(3.3, spread, size=n), 2, 300).astype(int)
     X = [rng.integers(0, 50, size=t) for t in lengths]
     return X, np.array([int(x[-1] < 25) for x in X])
 
 
-@claim("bucketed-batches", peer="torch", floor=1.5)
-def bucketed_batches() -> Pair:
-    """GRU epoch on 1,500 sequences of 2 to 200 steps: like lengths together, against padding as they come."""
+@claim("bucketed-batches", peer="torch", aim=1.5)
+def bucketed_batches(draw: Draw) -> Pair:
+    """GRU epoch on sequences of 2 to 300 steps: like lengths together, against padding as they come"""
     from corollary.engine.ragged import Ragged, RaggedBatches
     from corollary.engine.sgd import epoch_order
     from corollary.sequences.network import SequenceNetwork
 
     torch.set_num_threads(THREADS)
-    X, y = _sequences()
+    X, y = _sequences(draw)
+    hidden = draw.choice("hidden", (32, 64, 128))
 
     def trainer(pool: int) -> Any:
         torch.manual_seed(0)
-        net = SequenceNetwork(50, 2, "gru", hidden_size=64, embedding_size=32)
+        net = SequenceNetwork(50, 2, "gru", hidden_size=hidden, embedding_size=32)
         optimizer = torch.optim.Adam(net.parameters(), 3e-3)
         batches, epoch = RaggedBatches(Ragged.of(X), torch.from_numpy(y), pool=pool), [0]
 
@@ -72,20 +74,21 @@ def bucketed_batches() -> Pair:
 # --- the linear recurrent unit ----------------------------------------------------------------------------
 
 
-def _inputs() -> tuple[Tensor, ...]:
-    g = torch.Generator().manual_seed(0)
-    v = 0.1 * torch.randn(2, 16, 1024, 256, generator=g)
-    radius, phase = 0.95 + 0.049 * torch.rand(256, generator=g), 0.5 * torch.rand(256, generator=g)
+def _inputs(draw: Draw) -> tuple[Tensor, ...]:
+    g = torch.Generator().manual_seed(draw.index)
+    n, t, d = draw.size("batch", 4, 32), draw.size("steps", 128, 2048), draw.size("channels", 32, 256)
+    v = 0.1 * torch.randn(2, n, t, d, generator=g)
+    radius, phase = 0.95 + 0.049 * torch.rand(d, generator=g), 0.5 * torch.rand(d, generator=g)
     return v[0], v[1], radius * torch.cos(phase), radius * torch.sin(phase)
 
 
-@claim("lru-forward", peer="torch", floor=6.0)
-def lru_forward() -> Pair:
-    """Linear recurrence forward, 16 x 1024 x 256, against a Python loop over time."""
+@claim("lru-forward", peer="torch", aim=4.0)
+def lru_forward(draw: Draw) -> Pair:
+    """Linear recurrence forward, against a Python loop over time"""
     from corollary.nn.lru import linear_scan, scan_loop
 
     torch.set_num_threads(THREADS)
-    vr, vi, lr, li = _inputs()
+    vr, vi, lr, li = _inputs(draw)
     v, lam = torch.complex(vr, vi), torch.complex(lr, li)
 
     def peer() -> Any:
@@ -96,13 +99,13 @@ def lru_forward() -> Pair:
     return Pair(lambda: linear_scan(vr, vi, lr, li), peer, _close(1e-4))
 
 
-@claim("lru-train", peer="torch", floor=2.0)
-def lru_train() -> Pair:
-    """Linear recurrence forward and backward, 16 x 1024 x 256, against a Python loop over time."""
+@claim("lru-train", peer="torch", aim=2.0)
+def lru_train(draw: Draw) -> Pair:
+    """Linear recurrence forward and backward, against a Python loop over time"""
     from corollary.nn.lru import linear_scan, scan_loop
 
     torch.set_num_threads(THREADS)
-    vr, vi, lr, li = _inputs()
+    vr, vi, lr, li = _inputs(draw)
     v, lam = torch.complex(vr, vi).requires_grad_(), torch.complex(lr, li).requires_grad_()
     parts = [part.clone().requires_grad_() for part in (vr, vi, lr, li)]
 
@@ -118,15 +121,20 @@ def lru_train() -> Pair:
     return Pair(ours, peer, _close(1e-3))
 
 
-@claim("lru-against-lstm", peer="torch", floor=1.0)
-def lru_against_lstm() -> Pair:
-    """A training step of nn.LRU against torch.nn.LSTM, 16 x 512 x 128."""
+@claim("lru-against-lstm", peer="torch", aim=1.0)
+def lru_against_lstm(draw: Draw) -> Pair:
+    """A training step of nn.LRU against torch.nn.LSTM"""
     from corollary.nn import LRU
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    x = torch.randn(16, 512, 128)
-    unit, cell = LRU(128), torch.nn.LSTM(128, 128, batch_first=True)
+    n, t, d = (
+        draw.size("batch", 4, 32),
+        draw.size("steps", 64, 1024),
+        draw.choice("width", (32, 64, 128, 256)),
+    )
+    x = torch.randn(n, t, d)
+    unit, cell = LRU(d), torch.nn.LSTM(d, d, batch_first=True)
 
     def step(module: torch.nn.Module) -> Any:
         def run() -> float:

@@ -1,9 +1,11 @@
-"""Ours and a peer, interleaved in one run, at equal quality.
+"""Ours and a peer at equal quality: a family of workloads, each side in its own process, in turns.
 
-A benchmark module defines functions decorated with :func:`claim`. Each returns a
-:class:`Pair`: two calls that do the same work, and a check that their results are equally
-good. Machines are shared and noisy, so the two are timed in turns, a sample disturbed by
-other processes is taken again, and the ratio of medians is what counts.
+A benchmark module defines functions decorated with :func:`claim`. Each is given a :class:`Draw`, from which it takes
+the sizes, types and layouts of one workload, and returns a :class:`Pair`: two calls that do the same work, and a check
+that their results are equally good. Two libraries in one process disturb each other (their thread pools spin against
+each other), so each side runs in a process of its own; the two are timed in turns, and a sample that other processes
+disturbed is taken again. The ratio of a workload is the median over its turns; the figure of a family is the geometric mean over
+its workloads, with the worst beside it.
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ from __future__ import annotations
 import fcntl
 import inspect
 import json
+import math
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -30,8 +36,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 RESULTS = Path(__file__).parent / "results"
-QUIET = 0.25  # cores that other processes may use while we measure
-PATIENCE = float(os.environ.get("BENCH_PATIENCE", 2.0))  # seconds to wait for quiet before measuring anyway
+ROOT = Path(__file__).parent.parent
+SPIN = 0.4  # seconds after which the idle side's thread pools have gone to sleep
+MARK = "@bench "  # begins the lines that a side says to the harness; libraries print what they like beside it
 
 
 @dataclass
@@ -41,63 +48,169 @@ class Pair:
     ours: Callable[[], Any]
     peer: Callable[[], Any]
     quality: Callable[[Any, Any], dict[str, float]]
-    repeats: int = 5
+    repeats: int = 3
+
+
+class Draw:
+    """The workload at one place of a family: each value comes from a range that the family covers evenly.
+
+    The range of every value is cut into as many parts as there are workloads, and each workload gets one part, in an order
+    that depends on the family, the value's name and the seed: five workloads see small, middling and large sizes.
+    """
+
+    def __init__(self, family: str, index: int, count: int, seed: int = 0) -> None:
+        self.family, self.index, self.count, self.seed = family, index, count, seed
+        self.rng = np.random.default_rng([seed, crc32(family.encode()), index])
+        self.drawn: dict[str, Any] = {}
+
+    def _place(self, name: str) -> float:
+        rng = np.random.default_rng([self.seed, crc32(f"{self.family} {name}".encode())])
+        order, inside = rng.permutation(self.count), rng.random(self.count)
+        return float((order[self.index] + inside[self.index]) / self.count)
+
+    def size(self, name: str, low: int, high: int) -> int:
+        """Return a whole number, evenly spread over the logarithms."""
+        at = math.exp(math.log(low) + self._place(name) * math.log(high / low))
+        self.drawn[name] = value = round(at) if at < 100 else int(float(f"{at:.2g}"))
+        return value
+
+    def real(self, name: str, low: float, high: float) -> float:
+        """Return a positive number, evenly spread over the logarithms."""
+        self.drawn[name] = value = float(f"{low * (high / low) ** self._place(name):.3g}")
+        return value
+
+    def choice(self, name: str, values: Sequence[Any]) -> Any:
+        """Return one of several values; a family takes each about equally often."""
+        value = values[min(int(self._place(name) * len(values)), len(values) - 1)]
+        self.drawn[name] = getattr(value, "__name__", value)
+        return value
+
+    def array(self, X: np.ndarray, dtype: Sequence[str] = ("float32", "float64")) -> np.ndarray:
+        """Return the array as users have them: of a drawn type, row- or column-major."""
+        kind, order = self.choice("type", dtype), self.choice("order", ("C", "F"))
+        return np.array(X, dtype=kind, order=order)
 
 
 @dataclass
 class Claim:
-    """A ratio that we say we reach."""
+    """A ratio that we say we reach over a family of workloads."""
 
     name: str
     peer: str  # distribution name, for its version
-    floor: float
-    make: Callable[[], Pair]
+    aim: float  # of the geometric mean
+    make: Callable[[Draw], Pair]
     title: str = ""
-    limit: str = ""  # what bounds it, where it is below the floor
-    result: dict[str, Any] = field(default_factory=dict)
+    limit: str = ""  # what bounds it, where it is below the aim or a workload is below 1
+    count: int = 5
+
+    def pair(self, index: int, seed: int) -> tuple[Pair, dict[str, Any]]:
+        """Return one workload and what was drawn for it."""
+        draw = Draw(self.name, index, self.count, seed)
+        return self.make(draw), draw.drawn
 
 
 CLAIMS: dict[str, Claim] = {}
 
 
-def claim(name: str, *, peer: str, floor: float) -> Callable[[Callable[[], Pair]], Callable[[], Pair]]:
-    """Register a benchmark; its docstring is its title and, below, what bounds it."""
+def claim(name: str, *, peer: str, aim: float, count: int = 5) -> Callable[[Any], Any]:
+    """Register a family; its docstring is its title and, below, what bounds it."""
 
-    def register(make: Callable[[], Pair]) -> Callable[[], Pair]:
+    def register(make: Callable[[Draw], Pair]) -> Callable[[Draw], Pair]:
         title, _, limit = inspect.cleandoc(make.__doc__ or name).partition("\n")
-        CLAIMS[name] = Claim(name, peer, floor, make, title, " ".join(limit.split()))
+        CLAIMS[name] = Claim(name, peer, aim, make, title.rstrip("."), " ".join(limit.split()), count)
         return make
 
     return register
 
 
-def measure(item: Claim) -> dict[str, Any]:
-    """Run one claim and write its JSON."""
+class Side:
+    """One side of one workload, warm and waiting in a process of its own."""
+
+    def __init__(self, item: Claim, index: int, seed: int, which: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "bench.side",
+            item.make.__module__,
+            item.name,
+            str(index),
+            str(seed),
+            which,
+        ]
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True
+        )
+
+    def hear(self) -> dict[str, Any]:
+        """Return the next thing that the process says."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(MARK):
+                said: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                return said
+        self.log.seek(0)
+        raise RuntimeError("".join(self.log.readlines()[-12:]) or "the process ended without a word")
+
+    def ask(self, word: str) -> dict[str, Any]:
+        """Say a word and return the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return self.hear()
+
+    def end(self) -> None:
+        """Let the process go."""
+        self.process.kill()
+        self.process.wait()
+
+
+def measure_one(item: Claim, index: int, seed: int) -> dict[str, Any]:
+    """Return the figures of one workload: quality from a process that runs both, times from one process a side."""
+    judge = Side(item, index, seed, "both")
+    checked = judge.hear()
+    judge.end()
+    sides = {which: Side(item, index, seed, which) for which in ("peer", "ours")}
+    times: dict[str, list[float]] = {"ours": [], "peer": []}
+    try:
+        for side in sides.values():
+            side.hear()  # built and warm
+        for _ in range(checked["repeats"]):
+            for which, side in sides.items():
+                time.sleep(SPIN)
+                times[which].append(side.ask("time")["seconds"])
+        memory = {which: side.ask("memory")["megabytes"] for which, side in sides.items()}
+    finally:
+        for side in sides.values():
+            side.end()
+    median = {which: float(np.median(values)) for which, values in times.items()}
+    return {
+        "drawn": checked["drawn"],
+        "ratio": round(median["peer"] / median["ours"], 3),
+        "ours_seconds": float(f"{median['ours']:.3g}"),
+        "peer_seconds": float(f"{median['peer']:.3g}"),
+        "ours_megabytes": memory["ours"],
+        "peer_megabytes": memory["peer"],
+        "quality": checked["quality"],
+    }
+
+
+def measure(item: Claim, seed: int = 0) -> dict[str, Any]:
+    """Run all workloads of a family and write its JSON."""
     with open(Path(tempfile.gettempdir()) / "corollary-bench.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one benchmark at a time on this machine
-        pair = item.make()
-        ours, peer = pair.ours(), pair.peer()  # warm: compilation, caches, threads
-        quality = pair.quality(ours, peer)
-        times: dict[str, list[float]] = {"ours": [], "peer": []}
-        for _ in range(pair.repeats):
-            times["peer"].append(_sample(pair.peer))
-            times["ours"].append(_sample(pair.ours))
-        memory = {"ours": _peak(pair.ours), "peer": _peak(pair.peer)}
-    median = {key: float(np.median(values)) for key, values in times.items()}
-    ratios = [p / o for p, o in zip(times["peer"], times["ours"])]
-    item.result = {
+        workloads = [measure_one(item, index, seed) for index in range(item.count)]
+    ratios = [w["ratio"] for w in workloads]
+    result = {
         "name": item.name,
         "title": item.title,
         "peer": f"{item.peer} {version(item.peer)}",
-        "ratio": round(float(np.median(ratios)), 2),
-        "range": [round(min(ratios), 2), round(max(ratios), 2)],
-        "floor": item.floor,
+        "ratio": round(math.exp(float(np.mean(np.log(ratios)))), 2),
+        "worst": round(min(ratios), 2),
+        "aim": item.aim,
         "limit": item.limit,
-        "ours_seconds": round(median["ours"], 4),
-        "peer_seconds": round(median["peer"], 4),
-        "ours_megabytes": memory["ours"],
-        "peer_megabytes": memory["peer"],
-        "quality": {key: float(f"{value:.6g}") for key, value in quality.items()},
+        "seed": seed,
+        "workloads": workloads,
         "machine": {
             "cpu": _cpu(),
             "threads": THREADS,
@@ -106,59 +219,8 @@ def measure(item: Claim) -> dict[str, Any]:
         },
     }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{item.name}.json").write_text(json.dumps(item.result, indent=1) + "\n")
-    return item.result
-
-
-def _sample(call: Callable[[], Any], tries: int = 3) -> float:
-    best = (float("inf"), float("inf"))
-    for _ in range(tries):
-        _wait_for_quiet()
-        busy, own, start = _busy(), _own(), time.perf_counter()
-        call()
-        wall = time.perf_counter() - start
-        others = max(0.0, (_busy() - busy) - (_own() - own)) / max(wall, 1e-9)
-        best = min(best, (others, wall))
-        if others < QUIET:
-            break
-    return best[1]
-
-
-def _peak(call: Callable[[], Any]) -> int | None:
-    """Return by how many megabytes a call raises the resident memory at most, where Linux tells."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
-    except OSError:
-        return None
-    before = _status("VmRSS")
-    call()
-    return max(0, _status("VmHWM") - before) // 1024
-
-
-def _status(field: str) -> int:
-    """Return a field of /proc/self/status in kilobytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1])
-
-
-def _wait_for_quiet() -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        busy, start = _busy(), time.perf_counter()
-        time.sleep(0.15)
-        if (_busy() - busy) / (time.perf_counter() - start) < QUIET:
-            return
-
-
-def _busy() -> float:
-    """Return the seconds all cores have been busy since boot."""
-    fields = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
-
-
-def _own() -> float:
-    t = os.times()
-    return t.user + t.system + t.children_user + t.children_system
+    (RESULTS / f"{item.name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result
 
 
 def _cpu() -> str:
