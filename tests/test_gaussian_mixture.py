@@ -230,3 +230,17 @@ def test_errors():
         GaussianMixture(2).fit(X).sample(0)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
         GaussianMixture(3, max_iter=1, random_state=0).fit(X)
+
+
+def test_the_compiled_exponential_is_numpys_to_the_last_bit_or_two():
+    from corollary.mixtures.gaussian_kernels import _exp
+
+    rng = np.random.default_rng(0)
+    shift = rng.uniform(-5, 5, 4096)
+    u = np.concatenate(
+        [rng.uniform(-80, 0, 4090), [0.0, -80.0, -1e-300, -0.5 * np.log(2), -np.log(2), -1e-9]]
+    )
+    x, power = u + shift, np.empty(4096)
+    expected = np.exp(x - shift)
+    _exp(x, shift, power, power.view(np.int64))
+    np.testing.assert_allclose(x, expected, rtol=4 * np.finfo(float).eps)

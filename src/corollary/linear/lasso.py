@@ -1,4 +1,4 @@
-r"""The lasso: least squares with few weights.
+r"""The lasso: least squares with an L1 penalty.
 
 .. math:: \min_w\; P(w) = \tfrac1{2n} \lVert y - X w \rVert^2 + \lambda \lVert w \rVert_1. \tag{1}
 
@@ -19,6 +19,9 @@ works on a set of promising features whose Gram matrix is at hand; the rest is l
 round, and only what (4) has not ruled out. A path looks so often that it keeps :math:`X^\top X_A / n` for the
 features :math:`A` of the set, taken in a batch at a time: then :math:`g = c - (X^\top X_A / n)\, w_A` (5) needs no pass
 over the data.
+
+With an intercept, :math:`X` and :math:`y` in (1) are centred. The data are read as they lie all the same: for a residual that
+sums to zero :math:`(X - 1 m^\top)^\top r = X^\top r` (6), so only the features of the working set are centred, in their copy.
 """
 
 from __future__ import annotations
@@ -41,11 +44,31 @@ from corollary.linalg import Rows
 
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
+SINGLE = 1e-5  # tolerance from which float32 data may stay float32
+OFFSET = {4: 10.0, 8: 1e4}  # means over spreads from which on a centred copy is made, by bytes of a number
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
 BATCH = 16  # features that a path takes in together
 GROWTH = 64  # features that join the working set at least, if as many are promising
 SWEEPS = 10_000  # over the working set in one round
 INNER = 0.3  # share of the tolerance that the working set must reach before the rest is looked at
+
+
+def _float64(X: np.ndarray) -> np.ndarray:
+    """Return the table in float64, in the layout that it has."""
+    return X.astype(np.float64, order="K", copy=False)
+
+
+def column_means(X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return the (weighted) means of the columns, summed in float64."""
+    if weight is None:
+        return X.mean(axis=0, dtype=np.float64)
+    return np.average(X, axis=0, weights=weight).astype(np.float64)
+
+
+def offsets_are_small(X: np.ndarray, mean: np.ndarray) -> bool:
+    """Whether eq. 6 loses few digits: the means are not much larger than the spread of some sixty samples."""
+    spread = np.sqrt(np.square(X[:: max(1, len(X) // 64)] - mean).mean(axis=0))
+    return bool((np.abs(mean) <= OFFSET[X.dtype.itemsize] * spread + (mean == 0)).all())
 
 
 def soft_threshold(u: np.ndarray, level: float) -> np.ndarray:
@@ -85,15 +108,62 @@ def _descend(G, c, w, y2, level, target, max_sweeps):
     return max_sweeps
 
 
+class Features:
+    """The columns of a table as rows, read as they lie; centred and weighted when they are gathered.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        The table, row- or column-major, float32 or float64.
+    mean : ndarray of shape (d,), optional
+        What is subtracted from each feature.
+    root : ndarray of shape (n,), optional
+        Square roots of the samples' weights.
+    """
+
+    def __init__(self, X: np.ndarray, mean: np.ndarray | None = None, root: np.ndarray | None = None) -> None:
+        self.X = torch.from_numpy(X if X.flags.writeable else X.copy())
+        self.n, self.d = X.shape
+        self.mean = None if mean is None else torch.from_numpy(mean)
+        self.root = None if root is None else torch.from_numpy(root)
+        self.by_column = X.flags.f_contiguous
+
+    def dot(self, r: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the products of (some) features with a residual (n,) that is weighted and centred, eq. 6."""
+        r = r if self.root is None else r * self.root
+        few = index is not None and self.by_column and 4 * len(index) < self.d
+        rows = self.X.T[index] if few else self.X.T
+        g = (rows @ r.to(self.X.dtype)).double()
+        return g if index is None or few else g[index]
+
+    def take(self, index: torch.Tensor, out: torch.Tensor) -> None:
+        """Write features into the rows of ``out`` (a, n)."""
+        out.copy_(self.X.T[index] if self.by_column else self.X[:, index].T)
+        if self.mean is not None:
+            out -= self.mean[index, None]
+        if self.root is not None:
+            out *= self.root
+
+    def norms(self) -> torch.Tensor:
+        """Return the lengths of the features, rounded up: (4) may only be too careful."""
+        squares = (
+            self.X.square() if self.root is None else (self.X * self.root[:, None].to(self.X.dtype)).square()
+        )
+        lengths = squares.sum(0, dtype=torch.float64)
+        if self.mean is None:
+            return lengths.sqrt()
+        total = self.n if self.root is None else float(self.root @ self.root)
+        return (lengths * (1 + 1e-6) - total * self.mean.square()).clamp_min(0).sqrt()
+
+
 class WorkingSet(Iteration):
     """Rounds of descent on a working set; ``solve`` for one level after another makes a path."""
 
     saved = ("active", "w", "G", "c", "gap", "inner", "kept")
 
-    def __init__(self, X: np.ndarray, y: np.ndarray, level: float, tol: float, max_iter: int) -> None:
+    def __init__(self, features: Features, y: np.ndarray, level: float, tol: float, max_iter: int) -> None:
         super().__init__(max_iter)
-        self.n, self.d = X.shape
-        self.Xt = torch.from_numpy(np.ascontiguousarray(X.T, np.float64))  # (d, n): features are rows
+        self.features, self.n, self.d = features, features.n, features.d
         self.y = torch.from_numpy(np.ascontiguousarray(y, np.float64))
         self.y2 = float(self.y @ self.y) / self.n
         self.target = tol * self.y2
@@ -101,14 +171,14 @@ class WorkingSet(Iteration):
         self.active = np.zeros(0, np.int64)
         self.w, self.G, self.c = np.zeros(0), np.zeros((0, 0)), np.zeros(0)
         self.level, self.gap = level, np.inf
-        self.room, self.filled = self.Xt.new_empty(0, self.n), 0
+        self.room, self.filled = self.y.new_empty(0, self.n), 0
         self.kept: Any = None  # features that (4) has not ruled out
         self.slopes: Any = None  # |g| of those, at the last look
 
     @cached_property
     def norms(self) -> torch.Tensor:
         """Norms of the features; computed when (4) can first rule out anything."""
-        return torch.linalg.vector_norm(self.Xt, dim=1)
+        return self.features.norms()
 
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
@@ -146,8 +216,7 @@ class WorkingSet(Iteration):
     def _look(self) -> tuple[torch.Tensor, float, float]:
         """Return g of the features that are not ruled out, and the mean squares r·r and y·r."""
         r = self._residual()
-        rows = self.Xt if self.kept is None else self.Xt[self.kept]
-        return rows @ r / self.n, float(r @ r) / self.n, float(self.y @ r) / self.n
+        return self.features.dot(r, self.kept) / self.n, float(r @ r) / self.n, float(self.y @ r) / self.n
 
     def _residual(self) -> torch.Tensor:
         used = np.flatnonzero(self.w)
@@ -199,12 +268,12 @@ class WorkingSet(Iteration):
         """Return the working set's features as rows, gathering those that are new (all, after a resume)."""
         wanted = len(self.active)
         if wanted > len(self.room):
-            room = self.Xt.new_empty(max(2 * wanted, 4 * GROWTH), self.n)
+            room = self.y.new_empty(max(2 * wanted, 4 * GROWTH), self.n)
             room[: self.filled] = self.room[: self.filled]
             self.room = room
         if wanted > self.filled:
             new = torch.from_numpy(self.active[self.filled :])
-            torch.index_select(self.Xt, 0, new, out=self.room[self.filled : wanted])
+            self.features.take(new, self.room[self.filled : wanted])
             self.filled = wanted
         return self.room[:wanted]
 
@@ -213,9 +282,9 @@ class Path(WorkingSet):
     """A working set that knows its products with all features, eq. 5; in float32, which a path's tolerance allows."""
 
     def __init__(self, X: np.ndarray, y: np.ndarray, tol: float, max_iter: int) -> None:
-        super().__init__(X, y, 0.0, tol, max_iter)
-        self.all = Rows(self.Xt.float())
-        self.first = self.Xt @ self.y / self.n
+        super().__init__(Features(X), y, 0.0, tol, max_iter)
+        self.all = Rows(self.features.X.T.float().contiguous())
+        self.first = self.features.dot(self.y) / self.n
         self.cross = torch.empty(0, self.d)
 
     def _look(self) -> tuple[torch.Tensor, float, float]:
@@ -235,7 +304,7 @@ class Path(WorkingSet):
             promise[new] = torch.inf
             new = promise.topk(min(BATCH, self.d - len(self.active))).indices.sort().values
         super()._take_in(new)
-        fresh = self.all.dot(self.Xt[new].float().T) / self.n
+        fresh = self.all.dot(self._rows()[-len(new) :].float().T) / self.n
         self.cross = torch.cat([self.cross, fresh.T])
 
 
@@ -277,12 +346,12 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
     >>> (coefs != 0).sum(axis=0)
     array([ 0,  4,  7,  9, 10])
     """
-    X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
+    X, y = _float64(np.asarray(X)), np.asarray(y, np.float64)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise errors.value("lasso_path", "X must be (n, d) and y (n,)", f"{X.shape} and {y.shape}")
-    solver = Path(X, y, tol, max_iter) if tol >= COARSE else WorkingSet(X, y, 0.0, tol, max_iter)
+    solver = Path(X, y, tol, max_iter) if tol >= COARSE else WorkingSet(Features(X), y, 0.0, tol, max_iter)
     if alphas is None:
-        largest = float((solver.Xt @ solver.y).abs().max()) / len(y)
+        largest = float(solver.features.dot(solver.y).abs().max()) / len(y)
         alphas = np.geomspace(1.0, eps, n_alphas) * largest
     alphas = np.sort(np.asarray(alphas, np.float64))[::-1]
     coefs, gaps = np.empty((X.shape[1], len(alphas))), np.empty(len(alphas))
@@ -357,15 +426,17 @@ class Lasso(Regressor, Estimator):
         self._dtype = str(X.dtype)
         if sparse.issparse(X):
             return Once(lambda: self._sparse(X, y, weight))
-        X, y = X.astype(np.float64, copy=False), y.astype(np.float64)
+        X, y = X if self.tol >= SINGLE else _float64(X), y.astype(np.float64)
         w = None if weight is None else weight * (len(y) / weight.sum())
-        x_mean, y_mean = np.zeros(X.shape[1]), 0.0
+        root = None if w is None else np.sqrt(w)
+        x_mean, y_mean, mean = np.zeros(X.shape[1]), 0.0, None
         if self.fit_intercept:
-            x_mean, y_mean = np.average(X, axis=0, weights=w), np.average(y, weights=w)
-            X, y = X - x_mean, y - y_mean
-        if w is not None:
-            X, y = X * np.sqrt(w)[:, None], y * np.sqrt(w)
-        learner = WorkingSet(X, y, self.alpha, self.tol, self.max_iter)
+            x_mean, y_mean = mean, _ = column_means(X, w), np.average(y, weights=w)
+        if mean is not None and not offsets_are_small(X, mean):
+            X, mean = X - mean, None
+        y = (y - y_mean) * (1.0 if root is None else root)
+        features = Features(X, mean, root)
+        learner = WorkingSet(features, y, self.alpha, self.tol, self.max_iter)
         learner.means = x_mean, y_mean
         return learner
 

@@ -12,6 +12,7 @@ result does not depend on the number of threads.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,6 +28,14 @@ STRIPES = 16
 LEAST = (
     -80.0
 )  # logarithm of a responsibility that counts as none: smaller ones would be slow subnormal numbers
+ROUND = 1.5 * 2.0**52  # added to a number, it leaves the nearest integer in the lowest bits
+ONE = 1023 << 52  # the bits of 1.0
+LOG2E = 1 / math.log(2)
+LN2_HIGH, LN2_LOW = (
+    0.6931471803691238,
+    1.9082149292705877e-10,
+)  # log 2 in two parts: n times the first is exact
+TAYLOR = tuple(1 / math.factorial(i) for i in range(13, -1, -1))  # error below 4e-18 for |t| <= log(2) / 2
 CACHE = 1 << 17  # numbers that a block of features may hold
 
 
@@ -55,8 +64,32 @@ def _features(XT, begin, m, full, phi):
             f += 1
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")  # pragma: no cover
+def _exp(x, shift, power, bits):
+    """Replace x by exp(x - shift), for x - shift in [-700, 0]; in plain arithmetic, so that it is vectorised.
+
+    With n the nearest integer to u / log 2, exp(u) = 2ⁿ exp(u - n log 2), and the last is a polynomial for at
+    most log(2) / 2. Adding 1.5 · 2⁵² to n leaves n in the lowest bits of the sum; shifted into the exponent they
+    are 2ⁿ. ``power`` and ``bits`` are one buffer, seen as numbers and as integers.
+    """
+    size = len(x)
+    for r in range(size):
+        power[r] = (x[r] - shift[r]) * LOG2E + ROUND
+    for r in range(size):
+        n = power[r] - ROUND
+        t = (x[r] - shift[r]) - n * LN2_HIGH - n * LN2_LOW
+        p = TAYLOR[0]
+        for c in TAYLOR[1:]:
+            p = p * t + c
+        x[r] = p
+    for r in range(size):
+        bits[r] = (bits[r] << 52) + ONE
+    for r in range(size):
+        x[r] *= power[r]
+
+
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")  # pragma: no cover
-def _softmax(logits, c, weight, largest, scale, N):
+def _softmax(logits, c, weight, largest, scale, N, power, bits):
     """Turn logits into weighted responsibilities; return the weighted sum of their log-normalisers."""
     k, size = logits.shape
     for r in range(size):
@@ -70,7 +103,9 @@ def _softmax(logits, c, weight, largest, scale, N):
     for q in range(k):
         row = logits[q]
         for r in range(size):
-            row[r] = np.exp(max(row[r] - largest[r], LEAST))
+            row[r] = max(row[r], largest[r] + LEAST)
+        _exp(row, largest, power, bits)
+        for r in range(size):
             scale[r] += row[r]
     total = 0.0
     for r in range(size):
@@ -91,7 +126,8 @@ def _stripe(XT, weight, W, c, full, begin, end, size, N, S):
     """Add the sums over rows [begin, end) to N and S; return their log-likelihood. Equation 1."""
     k, f = W.shape
     phi, logits = np.zeros((f, size)), np.zeros((k, size))
-    largest, scale, w = np.zeros(size), np.zeros(size), np.zeros(size)
+    largest, scale, w, power = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
+    bits = power.view(np.int64)
     total = 0.0
     for start in range(begin, end, size):
         m = min(size, end - start)
@@ -99,7 +135,7 @@ def _stripe(XT, weight, W, c, full, begin, end, size, N, S):
             w[r] = (weight[start + r] if len(weight) else 1.0) if r < m else 0.0
         _features(XT, start, m, full, phi)
         np.dot(W, phi, logits)
-        total += _softmax(logits, c, w, largest, scale, N)
+        total += _softmax(logits, c, w, largest, scale, N, power, bits)
         S += np.dot(logits, phi.T)
     return total
 
