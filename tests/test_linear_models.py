@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import corollary
-from corollary.linear.lasso import Lasso, WorkingSet, lasso_path, soft_threshold
+from corollary.linear.lasso import Features, Lasso, WorkingSet, lasso_path, soft_threshold
 from corollary.linear.logistic import LogisticRegression, SoftmaxRegression, loss_of_bits, loss_of_signs
 from corollary.linear.regression import LinearRegression, Ridge, normal_equations, project_ball
 
@@ -108,12 +108,41 @@ def test_screening_never_drops_a_weight():
     A, y = wide(500, 300)
     A = A - A.mean(axis=1, keepdims=True)
     exact = Lasso(0.5, fit_intercept=False, tol=1e-12).fit(A, y).coef_
-    solver = WorkingSet(A, y, 0.5, 1e-3, 100)
+    solver = WorkingSet(Features(A), y, 0.5, 1e-3, 100)
     w = solver.solve(0.5)
     g = np.abs(A.T @ (y - A @ w)) / len(y)
     solver._extend(torch.from_numpy(g), min(1.0, 0.5 / g.max()))
     assert len(solver.kept) < 250  # at a gap of a thousandth most of the 300 are ruled out
     assert np.isin(np.flatnonzero(exact), solver.kept.numpy()).all()
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e3, 1e6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lasso_in_any_layout_far_from_zero_and_weighted_reaches_the_optimum(order, offset, weighted):
+    """The data are read where they lie, uncentred unless that would cost digits: the optimality conditions decide."""
+    A, y = wide(300, 80)
+    A = np.array(A + offset, order=order)
+    w = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
+    w *= len(y) / w.sum()
+    model = Lasso(0.3, tol=1e-10).fit(A, y, w)
+    residual = w * (y - A @ model.coef_ - model.intercept_)
+    g = (A - np.average(A, axis=0, weights=w)).T @ residual / len(y)
+    used = model.coef_ != 0
+    assert 0 < used.sum() < 80
+    # a gap of 1e-10 of the mean square leaves slopes about its root away from the level
+    np.testing.assert_allclose(g[used], 0.3 * np.sign(model.coef_[used]), atol=2e-4)
+    assert np.abs(g[~used]).max(initial=0) <= 0.3 + 2e-4
+
+
+def test_lasso_keeps_single_precision_data_single_and_is_right():
+    A, y = wide(300, 80)
+    single = Lasso(0.3).fit(A.astype(np.float32) + 2, y.astype(np.float32))
+    double = Lasso(0.3, tol=1e-8).fit(A + 2, y)
+    assert single.coef_.dtype == np.float32
+    ours = objective(A - A.mean(0), y - y.mean(), single.coef_, 0.3)
+    best = objective(A - A.mean(0), y - y.mean(), double.coef_, 0.3)
+    assert ours <= best + 1e-4 * np.mean((y - y.mean()) ** 2)
 
 
 def test_lasso_path_agrees_with_scikit_learn():
