@@ -26,11 +26,13 @@ _TOOLS = {
     "find": "corollary.catalog",
     "list": "corollary.catalog",
     "load": "corollary.io",
+    "register": "corollary.catalog",
     "report": "corollary.reporting",
     "save": "corollary.io",
 }
 _ROOMS = {
-    "base", "catalog", "data", "errors", "formulas", "io", "metrics", "nn", "optim", "plot", "testing", "theory",
+    "base", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot", "roletable",
+    "testing", "theory",
     "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
     "networks", "sequences", "sets", "vision",
 }  # fmt: skip
@@ -43,11 +45,18 @@ def __getattr__(name: str) -> Any:
         return import_module(f"corollary.{name}")
     if name in _TOOLS:
         return getattr(import_module(_TOOLS[name]), name)
-    catalog = import_module("corollary.catalog")
-    if name in catalog.list():
-        return catalog.resolve(name)
-    near = import_module("corollary.errors").closest(name, __dir__())
-    raise AttributeError(f"corollary has no {name!r}. Closest: {near}.")
+    if (
+        name == "__all__"
+    ):  # `from corollary import *`: tools and systems, but nothing that hides a word of Python's
+        systems = import_module("corollary.catalog").list()
+        return sorted({*_TOOLS, *systems} - {"list"})
+    near = ""
+    if not name.startswith("__"):
+        catalog = import_module("corollary.catalog")
+        if catalog.has(name):
+            return catalog.resolve(name)
+        near = f" Closest: {import_module('corollary.errors').closest(name, __dir__())}."
+    raise AttributeError(f"corollary has no {name!r}.{near}")
 
 
 def __dir__() -> list[str]:

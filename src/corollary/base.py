@@ -274,6 +274,10 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Write the model as one safetensors file; :func:`corollary.load` reads it."""
         return io.save(self, path)
 
+    def _given_parts(self) -> dict[str, Any]:
+        """Return the parameters that no file can hold: :func:`corollary.load` has to be given them again."""
+        return {}
+
     def _saved_attributes(self) -> dict[str, Any]:
         left_out = {*self.get_params(deep=False), *ENGINE_ATTRIBUTES, "_sklearn_output_config"}
         return {key: value for key, value in vars(self).items() if key not in left_out}

@@ -1,19 +1,30 @@
 """The catalog: one line per system, read by the package, the doors, the tests and the pages.
 
 Nothing heavy is imported here; ``resolve`` imports the one module that a name needs.
+
+Other people's estimators stand in it too. :func:`register` adds a class by hand; an installed package adds its own by
+entry points of the group ``corollary.systems``, each of which names an estimator class, an :class:`Entry`, or a list of
+those (entries in a small module of their own keep ``corollary list`` fast, because the classes are not imported)::
+
+    [project.entry-points."corollary.systems"]
+    my-net = "my_package.nets:MyNet"
 """
 
 from __future__ import annotations
 
+import warnings
 from ast import literal_eval
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from corollary import errors
 
-__all__ = ["Entry", "create", "entries", "find", "list", "resolve"]
+__all__ = ["ENTRY_POINTS", "Entry", "create", "entries", "find", "list", "register", "resolve"]
+
+ENTRY_POINTS = "corollary.systems"
 
 
 @dataclass(frozen=True)
@@ -28,19 +39,26 @@ class Entry:
     roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
     kind: str = "estimator"  # estimator, layer, optimiser, function
     params: tuple[tuple[str, Any], ...] = ()  # what the id fixes, such as loss="softmax"
+    registered: Any = field(default=None, repr=False)  # the class itself, if :func:`register` was given one
 
     @property
     def chapter(self) -> str:
-        """The package that holds it."""
-        return self.module.split(".")[1]
+        """The package that holds it: a chapter of ours, or a third party's top package."""
+        first, *rest = self.module.split(".")
+        return rest[0] if first == "corollary" and rest else first
 
     def load(self) -> Any:
         """Import and return the object."""
-        return getattr(import_module(self.module), self.name)
+        return self.registered or getattr(import_module(self.module), self.name)
+
+    def create(self, **params: Any) -> Any:
+        """Make the system, with what its id fixes."""
+        return self.load()(**{**dict(self.params), **params})
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as ``corollary list --json`` prints them."""
-        return {**asdict(self), "chapter": self.chapter, "roles": [*self.roles], "params": dict(self.params)}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "registered"}
+        return {**plain, "chapter": self.chapter, "roles": [*self.roles], "params": dict(self.params)}
 
 
 def _entries() -> Iterator[Entry]:
@@ -177,8 +195,120 @@ schedules        | schedule               | optim | table | | function | Step-si
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 """
 
-_ALL: tuple[Entry, ...] = tuple(_entries())
-_BY_NAME: dict[str, Entry] = {entry.name: entry for entry in reversed(_ALL)}  # the first of a name wins
+_OURS: tuple[Entry, ...] = tuple(_entries())
+_REGISTERED: dict[str, Entry] = {}
+
+
+# --- other people's systems ------------------------------------------------------------------------------
+
+
+def register(
+    cls: Any = None, *, id: str | None = None, title: str | None = None, params: dict[str, Any] | None = None
+) -> Any:
+    """Put an estimator class of your own into the catalog; also a class decorator.
+
+    ``corollary list``, the command line, :func:`corollary.compare`, :func:`corollary.load` and
+    ``from corollary import ...`` then know it, in this process. A package that is installed does it once and for all by
+    an entry point of the group ``corollary.systems``.
+
+    Parameters
+    ----------
+    cls : estimator class
+        What is registered, under its own name.
+    id : str, optional
+        The name on the command line; by default the class's name in lower case.
+    title : str, optional
+        What it is; by default the first line of its documentation.
+    params : dict, optional
+        What the id fixes, where one class stands in the catalog under several ids.
+
+    Returns
+    -------
+    class
+        The class, unchanged.
+
+    Examples
+    --------
+    >>> import corollary
+    >>> @corollary.register(id="wide-mlp")
+    ... class WideMLP(corollary.MLPClassifier):
+    ...     "Multi-layer perceptron with one wide layer."
+    >>> corollary.find("wide-mlp").title, "WideMLP" in corollary.list(role="classifier")
+    ('Multi-layer perceptron with one wide layer', True)
+    >>> _ = corollary.catalog.forget("wide-mlp")
+    """
+    if cls is None:
+        return lambda later: register(later, id=id, title=title, params=params)
+    _add(_described(cls, id, title, params), _REGISTERED)
+    return cls
+
+
+def forget(id: str) -> Entry:
+    """Take out a system that was registered, and return its entry."""
+    if id not in _REGISTERED:
+        raise errors.unknown("forget", "registered system", id, _REGISTERED)
+    return _REGISTERED.pop(id)
+
+
+def _described(cls: Any, id: str | None, title: str | None, params: dict[str, Any] | None) -> Entry:
+    """Return the entry of a class, from what it says of itself."""
+    if not isinstance(cls, type) or not callable(getattr(cls, "_learner", None)):
+        must = "a system must be a class that inherits from corollary.base.Estimator"
+        raise errors.kind("register", must, repr(cls))
+    doc = (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
+    played = (base.__dict__["role"] for base in cls.__mro__ if "role" in base.__dict__)
+    return Entry(
+        id or cls.__name__.lower(),
+        cls.__name__,
+        cls.__module__,
+        title or doc,
+        cls.input,  # type: ignore[attr-defined]
+        tuple(dict.fromkeys(played)),
+        params=tuple((params or {}).items()),
+        registered=cls,
+    )
+
+
+def _add(entry: Entry, known: dict[str, Entry]) -> None:
+    """Add an entry, unless its id or name means something else already."""
+    taken = [other for other in (*_OURS, *known.values()) if {other.id, other.name} & {entry.id, entry.name}]
+    for other in taken:
+        ours = other.module.split(".")[0] == "corollary" != entry.module.split(".")[0]
+        if ours or (other.name, other.module) != (entry.name, entry.module):
+            got = f"{entry.module}.{entry.name} as {entry.id!r}, which is {other.module}.{other.name}"
+            raise errors.value(
+                "register", "id and name must be new", got, "Give it another id= or class name."
+            )
+    known[entry.id] = entry
+
+
+@cache
+def _installed() -> tuple[Entry, ...]:
+    """Return what installed packages add; one that cannot be read is reported and left out."""
+    from importlib.metadata import entry_points
+
+    known: dict[str, Entry] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            found = point.load()
+            for each in [found] if isinstance(found, type | Entry) else found:
+                _add(each if isinstance(each, Entry) else _described(each, point.name, None, None), known)
+        except Exception as error:  # whatever a strange package does when it is imported
+            text = f"catalog: the entry point {point.name} = {point.value!r} cannot be used ({error}). It is left out."
+            warnings.warn(text, errors.CorollaryWarning, stacklevel=3)
+    return tuple(known.values())
+
+
+# --- looking things up -----------------------------------------------------------------------------------
+
+
+def _others() -> tuple[Entry, ...]:
+    return (*_REGISTERED.values(), *(entry for entry in _installed() if entry.id not in _REGISTERED))
+
+
+def _where(test: Callable[[Entry], bool]) -> tuple[Entry, ...]:
+    """Return our entries that pass, or else those of others: installed packages are read only for what we do not have."""
+    return tuple(filter(test, _OURS)) or tuple(filter(test, _others()))
 
 
 def entries(
@@ -194,7 +324,7 @@ def entries(
             and (kind is None or entry.kind == kind)
         )
 
-    return tuple(filter(wanted, _ALL))
+    return tuple(filter(wanted, (*_OURS, *_others())))
 
 
 def list(**conditions: str | None) -> tuple[str, ...]:
@@ -203,31 +333,44 @@ def list(**conditions: str | None) -> tuple[str, ...]:
 
 
 def find(name: str) -> Entry:
-    """Return the entry with this public name or id; the error names the closest ones."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    for entry in _ALL:
-        if name.lower() in (entry.id, entry.name.lower()):
-            return entry
-    raise errors.unknown("catalog", "system", name, known_names(), "See `corollary list`.")
+    """Return the entry with this id or public name; the error names the closest ones.
+
+    A public name stands for the class with its own defaults, where ids fix parameters of it.
+    """
+    wanted = name.lower()
+    for entry in _where(lambda entry: wanted == entry.id.lower()):
+        return entry
+    named = _where(lambda entry: wanted == entry.name.lower())
+    if not named:
+        raise errors.unknown("catalog", "system", name, known_names(), "See `corollary list`.")
+    if len(named) == 1 and not named[0].params:
+        return named[0]
+    title = f"As {', '.join(entry.id for entry in named)}"
+    return replace(named[0], id=named[0].name, params=(), title=title)
 
 
 def known_names() -> Iterable[str]:
     """Return every public name and id."""
-    return [*_BY_NAME, *(entry.id for entry in _ALL)]
+    return dict.fromkeys(name for entry in entries() for name in (entry.name, entry.id))
+
+
+def has(name: str, kind: str | None = None) -> bool:
+    """Whether there is an object with this public name."""
+    return bool(_where(lambda entry: entry.name == name and kind in (None, entry.kind)))
 
 
 def resolve(name: str) -> Any:
     """Return the object with this public name, importing its module."""
-    return _BY_NAME[name].load()
+    return _where(lambda entry: entry.name == name)[0].load()
 
 
 def create(name: str, **params: Any) -> Any:
-    """Make the system with this public name or id.
+    """Make the system with this id or public name; a public name gives the class's own defaults.
 
     >>> import corollary
     >>> corollary.create("hopfield", max_sweeps=10)
     HopfieldNetwork(max_sweeps=10)
+    >>> corollary.create("mpnn"), corollary.create("LinkPredictor")
+    (LinkPredictor(layer='mpnn'), LinkPredictor())
     """
-    entry = find(name)
-    return entry.load()(**{**dict(entry.params), **params})
+    return find(name).create(**params)

@@ -239,7 +239,7 @@ def _measure(
                 job.prepare(as_input(dataset, entry.input, entry.name)), test, seed
             )
         kept, held = parts[entry.input]
-        model = catalog.create(entry.id)
+        model = entry.create()
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
         start = perf_counter()

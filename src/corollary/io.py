@@ -4,7 +4,8 @@ A file holds a *document*: plain values nested in dicts and lists, with arrays a
 among them. The arrays go into the file as tensors, everything else into the header as JSON,
 with ``{"$": tag}`` objects where JSON has no word of its own. A SHA-256 over both is kept
 beside them, so a file that was cut short or changed is reported and never half-loaded.
-Reading imports nothing but what the catalog lists.
+Reading imports nothing but what the catalog lists. What a file cannot hold, such as another person's module, is
+described in it and has to be given to :func:`load` again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ SCHEMA = 1  # raised when an older version could no longer read the file
 KEY = "corollary"
 # Public classes outside the catalog that may stand in a file.
 HELPERS = {"Training": "corollary.engine.training"}
+# What `load` was given beside the file: classes that are not in the catalog, and parameters that no file can hold.
+_given: ContextVar[tuple[dict[str, type], dict[str, Any]]] = ContextVar("corollary_given", default=({}, {}))
 SETTABLE = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -124,12 +128,31 @@ def _encode_tensor(value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def _describe(estimator: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
+    parts = estimator._given_parts() if hasattr(estimator, "_given_parts") else {}
     fitted = estimator._saved_attributes() if hasattr(estimator, "_saved_attributes") else {}
     return {
         "name": type(estimator).__name__,
-        "params": {key: encode(value, arrays) for key, value in params.items()},
+        "params": {
+            key: _part(key, value) if key in parts else encode(value, arrays) for key, value in params.items()
+        },
         "fitted": {key: encode(value, arrays) for key, value in fitted.items()},
     }
+
+
+def _part(name: str, value: Any) -> dict[str, Any]:
+    """Return the description of a parameter that the file cannot hold: it is given again when loading."""
+    kind = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
+    return {"$": "given", "name": name, "type": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _decode_part(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    name, parts = value["name"], _given.get()[1]
+    if name not in parts:
+        raise FileError(
+            f"load: the model was fitted with {name}={value['type']}, which no file holds; nothing is imported by "
+            f"name. Pass it again: load(path, {name}=...)."
+        )
+    return parts[name]
 
 
 def decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -180,10 +203,15 @@ def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -
         from importlib import import_module
 
         cls = getattr(import_module(HELPERS[name]), name)
-    elif name in catalog.list(kind="estimator"):
+    elif name in _given.get()[0]:
+        cls = _given.get()[0][name]
+    elif catalog.has(name, "estimator"):
         cls = catalog.resolve(name)
     else:
-        raise FileError(f"load: the file names {name!r}, which is not in the catalog; it was not imported.")
+        raise FileError(
+            f"load: the file names {name!r}, which is not in the catalog; it was not imported. "
+            f"Import its package and corollary.register({name}), or load(path, classes=[{name}])."
+        )
     estimator = cls(**decode(value["params"], arrays))
     fitted = {key: decode(part, arrays) for key, part in value["fitted"].items()}
     for key in fitted:
@@ -200,6 +228,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any], Mapping[str, np.ndarray]], Any]] 
     "dict": lambda value, arrays: {decode(k, arrays): decode(v, arrays) for k, v in value["value"]},
     "estimator": _decode_estimator,
     "float": lambda value, _: float(value["value"]),
+    "given": _decode_part,
     "labels": _decode_labels,
     "module": lambda value, arrays: decode(value["value"], arrays),
     "sparse": _decode_sparse,
@@ -310,6 +339,25 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> Path:
     return write(path, estimator, "model")
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that ``save`` wrote; nothing in the file is ever executed."""
-    return read(path, "model")
+def load(path: str | os.PathLike[str], *, classes: Iterable[type] = (), **parts: Any) -> Any:
+    """Read an estimator that ``save`` wrote; nothing in the file is ever executed, and no name in it imported.
+
+    Parameters
+    ----------
+    path : path
+        A ``.safetensors`` file.
+    classes : iterable of type, default=()
+        Estimator classes that may stand in the file although they are not in the catalog.
+    **parts
+        Parameters that no file can hold, such as ``module=`` of :class:`corollary.NetClassifier`: what the model was
+        made with, which the file only describes.
+
+    Returns
+    -------
+    estimator
+    """
+    token = _given.set(({cls.__name__: cls for cls in classes}, parts))
+    try:
+        return read(path, "model")
+    finally:
+        _given.reset(token)

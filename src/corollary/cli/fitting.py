@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corollary import errors
-from corollary.catalog import Entry, create
+from corollary.catalog import Entry
 from corollary.cli.console import say
 
 __all__ = ["fit_system", "parse_settings"]
@@ -73,7 +73,7 @@ def fit_system(
     if entry.kind != "estimator":
         do = f"Use `corollary {'compute' if entry.kind == 'function' else 'show'} {entry.id}`."
         raise errors.value(entry.name, "fit takes an estimator", entry.kind, do)
-    model = create(entry.id)
+    model = entry.create()
     params = parse_settings(settings, model.get_params(), entry.name)
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)

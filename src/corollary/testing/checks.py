@@ -169,7 +169,7 @@ def check_file(model: Any, X: Any, y: Any) -> None:
     expected = outputs(fitted, X)
     with tempfile.TemporaryDirectory() as folder:
         path = fitted.save(Path(folder) / "model.safetensors")
-        loaded = io.load(path)
+        loaded = io.load(path, classes=[type(model)], **model._given_parts())
     require(type(loaded) is type(fitted), "load must return the same class")
     require(repr(loaded.get_params()) == repr(fitted.get_params()), "load must bring the parameters back")
     require(same(outputs(loaded, X), expected), "a loaded model must say the same")
