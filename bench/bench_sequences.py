@@ -36,8 +36,8 @@ def _sequences(draw: Draw) -> tuple[list[np.ndarray], np.ndarray]:
 @claim("bucketed-batches", peer="torch", aim=1.5)
 def bucketed_batches(draw: Draw) -> Pair:
     """GRU epoch on sequences of 2 to 300 steps: like lengths together, against padding as they come"""
+    from corollary.engine.batches import epoch_order
     from corollary.engine.ragged import Ragged, RaggedBatches
-    from corollary.engine.sgd import epoch_order
     from corollary.sequences.network import SequenceNetwork
 
     torch.set_num_threads(THREADS)
@@ -52,7 +52,7 @@ def bucketed_batches(draw: Draw) -> Pair:
 
         def train() -> float:
             total = 0.0
-            for size, (x, lengths, labels) in batches.epoch(epoch_order(0, epoch[0], len(X)), 32):
+            for (x, lengths), labels, _, size in batches.epoch(epoch_order(0, epoch[0], len(X)), 32):
                 optimizer.zero_grad()
                 loss = F.cross_entropy(net(x, lengths), labels)
                 loss.backward()

@@ -11,10 +11,13 @@ import torch
 import corollary
 from corollary import BERT, BERTAnswerer, BERTClassifier, BERTRegressor, BERTTagger, Training
 from corollary.cli import main
-from corollary.language.bert_answerer import best_span, span_loss
-from corollary.language.bert_tagger import tagging_loss, windows
+from corollary.engine.batches import Batch
+from corollary.engine.objective import Supervised
+from corollary.language.bert_answerer import best_span, span_logits
+from corollary.language.bert_tagger import windows
 from corollary.language.checkpoints import bert_weights
 from corollary.language.encoder import sentence_types
+from corollary.losses import CrossEntropy, cross_entropy
 
 torch.set_num_threads(1)
 transformers = pytest.importorskip("transformers")
@@ -107,12 +110,14 @@ def test_losses_are_theirs():
     labels = torch.randint(0, 5, (3, 9))
     labels[:, ::2] = -100  # what transformers leaves out
     ours = BERTTagger.from_transformers(peer).module_
-    found = tagging_loss(ours, tokens, lengths, torch.where(labels < 0, 0, labels + 1), lengths)
+    batch = Batch((tokens, lengths), labels.clamp_min(0), (labels >= 0).float(), 3)
+    found = Supervised(CrossEntropy(5, -1))(ours, batch)
     torch.testing.assert_close(found, peer(tokens, labels=labels).loss, rtol=1e-5, atol=1e-5)
     peer = theirs("answers")
     ours = BERTAnswerer.from_transformers(peer).module_
     spans = torch.tensor([[0, 0], [2, 5], [8, 8]])
-    found = span_loss(ours, tokens, lengths, torch.ones(3, 9, dtype=torch.bool), lengths, spans)
+    inputs = (tokens, lengths, torch.ones(3, 9, dtype=torch.bool), lengths)
+    found = Supervised(cross_entropy, forward=span_logits)(ours, Batch(inputs, spans, None, 3))
     wanted = peer(tokens, start_positions=spans[:, 0], end_positions=spans[:, 1]).loss
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 

@@ -8,16 +8,11 @@ import torch
 from torch import nn
 
 from corollary import EarlyStopping, MLPClassifier, MLPRegressor, Run, Training, create
-from corollary.engine.sgd import TensorBatches, epoch_order
+from corollary.engine.batches import Batch, TensorBatches, epoch_order
+from corollary.engine.objective import Supervised
 from corollary.errors import CorollaryWarning, Diverged
-from corollary.networks.mlp import (
-    MLP,
-    Backpropagation,
-    cross_entropy,
-    half_squared,
-    softmax_error,
-    squared_error,
-)
+from corollary.losses import cross_entropy, half_squared
+from corollary.networks.mlp import MLP, Backpropagation, softmax_error, squared_error
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 6)).astype(np.float32)
@@ -85,22 +80,22 @@ def test_the_order_of_samples_depends_on_seed_and_epoch_only():
 
 def test_batches_cover_every_row_once_and_resume_where_they_were():
     x = torch.arange(23)
-    batches = TensorBatches(x, None)
+    batches = TensorBatches(x)
     order = torch.randperm(23, generator=torch.Generator().manual_seed(0))
-    whole = [batch[0] for _, batch in batches.epoch(order, 5)]
+    whole = [batch.inputs[0] for batch in batches.epoch(order, 5)]
     assert sorted(torch.cat(whole).tolist()) == list(range(23))
-    rest = [batch[0] for _, batch in batches.epoch(order, 5, start=3)]
+    rest = [batch.inputs[0] for batch in batches.epoch(order, 5, start=3)]
     assert all(torch.equal(a, b) for a, b in zip(whole[3:], rest, strict=True))
     assert batches.count(5) == 5
-    assert [size for size, _ in batches.epoch(None, 5)] == [5, 5, 5, 5, 3]
+    assert [batch.size for batch in batches.epoch(None, 5)] == [5, 5, 5, 5, 3]
 
 
 @pytest.mark.parametrize("copy_limit", [0, 2**30])
 def test_large_data_are_gathered_instead_of_copied(monkeypatch, copy_limit):
-    monkeypatch.setattr("corollary.engine.sgd.COPY_LIMIT", copy_limit)
+    monkeypatch.setattr("corollary.engine.batches.COPY_LIMIT", copy_limit)
     reference = [8.0, 1.0, 5.0]
     order = torch.tensor([8, 1, 5])
-    (_, (rows,)), *_ = TensorBatches(torch.arange(9.0)).epoch(torch.cat([order, order]), 3)
+    ((rows,), *_), *_ = TensorBatches(torch.arange(9.0)).epoch(torch.cat([order, order]), 3)
     assert rows.tolist() == reference
 
 
@@ -179,9 +174,9 @@ def test_explicit_backpropagation_equals_autograd(activation, weighted):
         (cross_entropy, softmax_error, torch.randint(0, 3, (9,), generator=gen)),
         (half_squared, squared_error, torch.randn(9, 3, generator=gen, dtype=torch.float64)),
     ]
-    for objective, error, y in cases:
+    for criterion, error, y in cases:
         net = MLP((5, 7, 6, 3), activation).double()
-        loss = objective(net, x, y, w)
+        loss = Supervised(criterion)(net, Batch((x,), y, w, 9))
         loss.backward()
         expected = [p.grad.clone() for p in net.parameters()]
         for p in net.parameters():

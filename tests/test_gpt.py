@@ -309,13 +309,15 @@ def test_one_short_text_is_enough():
 
 def test_windows_cover_every_token_and_move_between_epochs():
     batches = WindowBatches(torch.arange(100), 11)
-    seen = torch.cat([windows for _, (windows,) in batches.epoch(None, 3)])
+    seen = torch.cat([batch.inputs[0] for batch in batches.epoch(None, 3)])
     assert set(seen.flatten().tolist()) == set(range(100)) and len(batches) == 10
     orders = [torch.randperm(10, generator=torch.Generator().manual_seed(s)) for s in (1, 2)]
-    first, again, other = ([w for _, (w,) in batches.epoch(o, 4)] for o in (orders[0], orders[0], orders[1]))
+    first, again, other = (
+        [b.inputs[0] for b in batches.epoch(o, 4)] for o in (orders[0], orders[0], orders[1])
+    )
     assert all(torch.equal(a, b) for a, b in zip(first, again))
     assert set(torch.cat(first)[:, 0].tolist()) != set(torch.cat(other)[:, 0].tolist())
-    rest = [w for _, (w,) in batches.epoch(orders[0], 4, 1)]
+    rest = [b.inputs[0] for b in batches.epoch(orders[0], 4, 1)]
     assert torch.equal(rest[0], first[1])
 
 

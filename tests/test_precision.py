@@ -6,7 +6,7 @@ import torch
 from sklearn.base import clone
 
 from corollary import MLPClassifier, Run, SequenceClassifier, Training, catalog, testing
-from corollary.base import GradientTrained
+from corollary.gradient import GradientTrained
 
 DESCENDING = {
     entry.name: entry.load()

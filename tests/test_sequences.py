@@ -7,8 +7,8 @@ from torch import nn
 
 import corollary
 from corollary import SequenceClassifier, SequenceForecaster, SequenceTagger, Training
+from corollary.engine.batches import epoch_order
 from corollary.engine.ragged import Ragged, RaggedBatches, bucketed, padding_mask
-from corollary.engine.sgd import epoch_order
 from corollary.sequences.network import (
     CELLS,
     RECURRENT,
@@ -66,8 +66,8 @@ def test_buckets_hold_every_row_once_and_pad_little():
 def test_an_epoch_can_start_in_the_middle():
     data = RaggedBatches(Ragged.of(ragged(range(1, 30))), torch.arange(29))
     order = epoch_order(0, 0, 29)
-    whole = [batch[2].tolist() for _, batch in data.epoch(order, 4)]
-    assert [batch[2].tolist() for _, batch in data.epoch(order, 4, 3)] == whole[3:]
+    whole = [batch.target.tolist() for batch in data.epoch(order, 4)]
+    assert [batch.target.tolist() for batch in data.epoch(order, 4, 3)] == whole[3:]
 
 
 # --- networks ---------------------------------------------------------------------------------------------

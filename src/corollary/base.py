@@ -35,7 +35,6 @@ from corollary.data import kinds
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
-from corollary.engine.training import Training
 from corollary.roles import (
     Classifier,
     Clusterer,
@@ -60,7 +59,6 @@ __all__ = [
     "Density",
     "Estimator",
     "Generator",
-    "GradientTrained",
     "LanguageModel",
     "Memory",
     "Recommender",
@@ -236,7 +234,10 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         X = self._check(X, reset=True)
         y = self._check_y(X, y)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            samples = np.empty(X.num_nodes) if hasattr(X, "num_nodes") else X
+            sample_weight = _check_sample_weight(
+                sample_weight, samples, dtype=np.float64, ensure_non_negative=True
+            )
         return Data(X, y, sample_weight, extra)
 
     def _check(self, X: Any, reset: bool) -> Any:
@@ -313,108 +314,3 @@ def _bare_copy(estimator: Any) -> Any:
     model = object.__new__(type(estimator))
     vars(model).update({key: value for key, value in vars(estimator).items() if key not in ENGINE_ATTRIBUTES})
     return model
-
-
-# --- gradient training -----------------------------------------------------------------------------------
-
-
-class GradientTrained(Estimator):
-    """Base of the estimators that descend: ``training`` is theirs to take.
-
-    A subclass stores ``training`` and ``random_state``, may override ``_training_defaults``,
-    builds ``_module()`` from fitted sizes, and returns ``self._descend(...)`` from ``_learner``.
-    """
-
-    _training_defaults: ClassVar[Mapping[str, Any]] = {}
-    training: Training | None
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``training__epochs=5`` works even where ``training`` is None."""
-        if self.training is None and any(key.startswith("training__") for key in params):
-            self.training = Training()
-        super().set_params(**params)
-        return self
-
-    def _plan(self) -> Training:
-        training = self.training if self.training is not None else Training()
-        if not isinstance(training, Training):
-            raise errors.kind(type(self).__name__, "training must be a Training", repr(training))
-        return training.resolved(**self._training_defaults)
-
-    def _stopping(self) -> EarlyStopping | None:
-        return self._plan().stopping()
-
-    def _total(self, learner: Any) -> int | None:
-        return int(learner.training.epochs)
-
-    def _descend(
-        self,
-        objective: Any,
-        *tensors: Any,
-        stratify: Any = None,
-        gradient: Any = None,
-        batches: Any = None,
-        validate: Any = None,
-    ) -> Any:
-        """Return the gradient learner for rows of tensors, with a validation part if stopping asks for one.
-
-        ``batches`` are other batches than rows; ``validate(module)`` measures where the data bring their own
-        validation part.
-        """
-        from corollary.engine.sgd import CHUNK, GradientLearner, TensorBatches, evaluate, seeded
-
-        plan, seed, run = self._plan(), self._seed(), current()
-        with seeded(seed):
-            module = self._module()
-        chunk = plan.batch_size  # what pads its batches is evaluated in batches of that size too
-        if batches is None:
-            batches = TensorBatches(*(t if t is None else t.to(run.device) for t in tensors))
-            chunk = CHUNK
-        if validate is not None:
-            validate = partial(validate, module)
-        elif plan.early_stopping:
-            kept, held = _hold_out(
-                len(batches), plan.validation_fraction, seed, stratify, type(self).__name__
-            )
-            validate = partial(evaluate, objective, module, batches.take(held), chunk)
-            batches = batches.take(kept)
-        return GradientLearner(
-            module,
-            objective,
-            batches,
-            plan,
-            run,
-            seed=seed,
-            owner=type(self).__name__,
-            validate=validate,
-            gradient=gradient,
-        )
-
-    def _adopt(self, learner: Any) -> None:
-        self.module_ = learner.result()
-        self.n_iter_ = learner.epoch
-
-    def _forward(self, X: np.ndarray, call: Any = None, chunk: int = 4096) -> np.ndarray:
-        """Return the module's output for rows of X, in chunks, as an array."""
-        import torch
-
-        call = call or self.module_
-        like = next(self.module_.parameters())
-        parts = []
-        with torch.inference_mode():
-            for begin in range(0, len(X), chunk):
-                rows = as_tensor(X[begin : begin + chunk]).to(device=like.device, dtype=like.dtype)
-                parts.append(call(rows).cpu())
-        return torch.cat(parts).numpy()
-
-
-def _hold_out(n: int, fraction: float, seed: int, stratify: Any, owner: str) -> tuple[Any, Any]:
-    import torch
-    from sklearn.model_selection import train_test_split
-
-    if n < 2 or int(n * fraction) < 1:
-        raise errors.value(owner, f"early_stopping needs at least {int(1 / fraction) + 1} samples", n)
-    if stratify is not None and np.bincount(stratify).min() < 2:
-        stratify = None
-    kept, held = train_test_split(np.arange(n), test_size=fraction, random_state=seed, stratify=stratify)
-    return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(held))

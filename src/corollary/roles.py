@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, ClusterMixin, RegressorMixin, TransformerMixin
-from sklearn.utils import check_array, compute_sample_weight
+from sklearn.utils import check_array, compute_class_weight, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -42,9 +42,13 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
     role = "classifier"
     classes_: np.ndarray
+    _soft_targets: ClassVar[bool] = False  # whether y may be probabilities (n, n_classes)
 
     def _check_y(self, X: Any, y: Any) -> Any:
-        y = check_target(self, X, y)
+        y = check_target(self, X, y, multi_output=self._soft_targets)
+        if y.ndim == 2 and y.shape[1] > 1:
+            return self._check_probabilities(y)
+        y = y.reshape(-1) if y.ndim == 2 else y
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -55,11 +59,20 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
             )
         return codes
 
+    def _check_probabilities(self, y: np.ndarray) -> np.ndarray:
+        """Return soft targets (n, n_classes), whose classes are 0, 1, ..."""
+        if y.dtype.kind not in "fiub" or y.min() < 0 or not np.allclose(y.sum(1), 1.0, atol=1e-4):
+            got = f"shape {y.shape}, which are none"
+            do = "Pass one label per sample, or rows that are not negative and sum to 1."
+            raise errors.value(type(self).__name__, "y of two axes must hold probabilities", got, do)
+        self.classes_ = np.arange(y.shape[1])
+        return y.astype(np.float64)
+
     def _weights(self, data: Any) -> np.ndarray | None:
         """Return each sample's weight, times that of its class where the model has a ``class_weight``."""
         if getattr(self, "class_weight", None) is None:
             return data.sample_weight  # type: ignore[no-any-return]
-        by_class = compute_sample_weight(self.class_weight, self.classes_[data.y])  # type: ignore[attr-defined]
+        by_class = class_weights(self.class_weight, self.classes_, data.y)  # type: ignore[attr-defined]
         return np.asarray(by_class if data.sample_weight is None else by_class * data.sample_weight)
 
     def predict_proba(self, X: Any) -> Any:
@@ -70,6 +83,17 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         """Return the most probable class."""
         winners = np.asarray(self._predict_proba(self._query(X))).argmax(axis=-1)  # type: ignore[attr-defined]
         return as_given(X, self.classes_[winners])
+
+
+def class_weights(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the weight of each sample's class, for codes (n,) or probabilities (n, n_classes)."""
+    if y.ndim == 1:
+        return np.asarray(compute_sample_weight(class_weight, classes[y]))
+    if (
+        class_weight == "balanced"
+    ):  # as for codes: n / (n_classes * number in the class), a number that may be broken
+        return np.asarray(y @ (len(y) / (y.shape[1] * y.sum(0).clip(np.finfo(float).tiny))))
+    return np.asarray(y @ compute_class_weight(class_weight, classes=classes, y=classes))
 
 
 class Regressor(RegressorMixin):  # type: ignore[misc]
@@ -134,6 +158,14 @@ class Tagger:
                 do = f"Give the {self._parts} that have none a label of their own."
                 raise errors.value(owner, must, f"labels of shape {part.shape}", do)
         return labels
+
+    def _weights(self, codes: list[np.ndarray], sample_weight: np.ndarray | None) -> list[np.ndarray]:
+        """Return the weight of every part: that of its sequence times that of its class."""
+        flat = np.ones(sum(map(len, codes)))
+        if getattr(self, "class_weight", None) is not None:
+            flat = class_weights(self.class_weight, self.classes_, np.concatenate(codes))  # type: ignore[attr-defined]
+        parts = np.split(flat, np.cumsum([len(part) for part in codes])[:-1])
+        return parts if sample_weight is None else [part * w for part, w in zip(parts, sample_weight)]
 
     def _check_y(self, X: Any, y: Any) -> list[np.ndarray]:
         labels = self._labels(X, y)

@@ -126,7 +126,8 @@ def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:
     import torch
     from torch import nn
 
-    from corollary.engine.sgd import GradientLearner, TensorBatches, seeded
+    from corollary.engine.batches import Batch, TensorBatches
+    from corollary.engine.sgd import GradientLearner, seeded
     from corollary.engine.training import Training
 
     V = N.shape[0]
@@ -141,7 +142,8 @@ def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:
         def forward(self, words: torch.Tensor) -> torch.Tensor:
             return torch.log_softmax(self.inputs[words] @ self.outputs.T + self.bias, dim=1)
 
-    def objective(module: nn.Module, words: torch.Tensor) -> torch.Tensor:
+    def objective(module: nn.Module, batch: Batch) -> torch.Tensor:
+        (words,) = batch.inputs
         rows = torch.from_numpy(N[words.cpu().numpy()].toarray().astype(np.float32)).to(words.device)
         return -(rows * module(words)).sum() / len(words)
 

@@ -7,12 +7,14 @@ pads little, and the order still depends on (seed, epoch) only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from corollary.engine.batches import Batch
 
 __all__ = ["Ragged", "RaggedBatches", "bucketed", "padding_mask"]
 
@@ -48,6 +50,10 @@ class Ragged:
         out = self.flat[where] if len(self.flat) else self.flat.new_zeros(*where.shape, *self.flat.shape[1:])
         return out.masked_fill_(~inside.reshape(inside.shape + (1,) * (out.ndim - 2)), 0), lengths
 
+    def to(self, device: Any) -> Ragged:
+        """Return the same sequences on a device."""
+        return Ragged(self.flat.to(device), self.lengths)
+
     def take(self, rows: Tensor) -> Ragged:
         """Return some of the sequences."""
         lengths = self.lengths[rows]
@@ -56,21 +62,37 @@ class Ragged:
         return Ragged(self.flat[where.to(self.flat.device)], lengths)
 
 
+Column = Ragged | Tensor
+
+
 class RaggedBatches:
-    """Batches of columns that share their first axis; a ragged column gives padded steps and lengths.
+    """Batches of columns that share their first axis; a ragged input gives padded steps and lengths.
 
     Parameters
     ----------
-    *columns : Ragged, Tensor or None
-        At least one is ragged; ``None`` stays ``None`` in every batch.
+    inputs : Ragged, Tensor, or tuple of those
+        What the module is called with; at least one is ragged.
+    target : Ragged or Tensor, optional
+        What it should say; ragged ones are padded with 0.
+    weight : Ragged or Tensor, optional
+        How much each sequence, or each step, counts; steps beyond the end have weight 0.
     pool : int
         How many batches are sorted by length together; 0 leaves the order alone.
     """
 
-    def __init__(self, *columns: Ragged | Tensor | None, pool: int = POOL) -> None:
-        self.columns = columns
+    def __init__(
+        self,
+        inputs: Column | tuple[Column, ...],
+        target: Column | None = None,
+        weight: Column | None = None,
+        *,
+        pool: int = POOL,
+    ) -> None:
+        self.inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        self.target = target
+        self.weight = weight
         self.pool = pool
-        ragged = [column for column in columns if isinstance(column, Ragged)]
+        ragged = [column for column in self.inputs if isinstance(column, Ragged)]
         self.lengths = torch.stack([column.lengths for column in ragged]).sum(0)
 
     def __len__(self) -> int:
@@ -81,34 +103,39 @@ class RaggedBatches:
         """Return the number of batches in an epoch."""
         return -(-len(self) // batch_size)
 
+    def _map(self, change: Callable[[Column], Column]) -> RaggedBatches:
+        target, weight = (None if c is None else change(c) for c in (self.target, self.weight))
+        return RaggedBatches(tuple(change(c) for c in self.inputs), target, weight, pool=self.pool)
+
     def take(self, rows: Tensor) -> RaggedBatches:
         """Return batches over some of the sequences."""
-        parts = (
-            c if c is None else c.take(rows) if isinstance(c, Ragged) else c[rows.to(c.device)]
-            for c in self.columns
-        )
-        return RaggedBatches(*parts, pool=self.pool)
+        return self._map(lambda c: c.take(rows) if isinstance(c, Ragged) else c[rows.to(c.device)])
 
-    def epoch(
-        self, order: Tensor | None, batch_size: int, start: int = 0
-    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield (size, batch) from the ``start``-th batch on."""
+    def to(self, device: Any) -> RaggedBatches:
+        """Return the same sequences on a device."""
+        return self._map(lambda c: c.to(device))
+
+    def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[Batch]:
+        """Yield batches from the ``start``-th on."""
         if order is None:
             chosen = list(torch.split(torch.arange(len(self)), batch_size))
         else:
             chosen = bucketed(self.lengths, order, batch_size, self.pool)
         for rows in chosen[start:]:
-            yield len(rows), self.batch(rows)
+            yield self.batch(rows)
 
-    def batch(self, rows: Tensor) -> tuple[Any, ...]:
-        """Return one batch: steps and lengths for a ragged column, rows for the rest."""
-        parts: list[Any] = []
-        for column in self.columns:
-            if isinstance(column, Ragged):
-                parts += column.padded(rows)
-            else:
-                parts.append(column if column is None else column[rows.to(column.device)])
-        return tuple(parts)
+    def batch(self, rows: Tensor) -> Batch:
+        """Return one batch: steps and lengths for a ragged input, rows for the rest."""
+        inputs: list[Any] = []
+        for column in self.inputs:
+            inputs += column.padded(rows) if isinstance(column, Ragged) else [column[rows.to(column.device)]]
+        return Batch(tuple(inputs), _padded(self.target, rows), _padded(self.weight, rows), len(rows))
+
+
+def _padded(column: Column | None, rows: Tensor) -> Tensor | None:
+    if isinstance(column, Ragged):
+        return column.padded(rows)[0]
+    return None if column is None else column[rows.to(column.device)]
 
 
 def bucketed(lengths: Tensor, order: Tensor, batch_size: int, pool: int = POOL) -> list[Tensor]:

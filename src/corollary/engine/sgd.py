@@ -10,75 +10,26 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from corollary import optim
+from corollary.engine.batches import Batch, Batches, epoch_order
 from corollary.engine.learner import Metrics, State, freeze
 from corollary.engine.loop import pause_wanted
+from corollary.engine.objective import Objective
 from corollary.engine.run import Run
 from corollary.engine.training import Training
 from corollary.errors import Diverged
 from corollary.errors import value as value_error
 
-__all__ = ["Batches", "GradientLearner", "TensorBatches", "seeded"]
+__all__ = ["GradientLearner", "evaluate", "seeded"]
 
-Batch = tuple[Any, ...]
-# The mean loss over a batch, or that and further metrics; the module is called, never its parts,
-# so that several processes can share the work.
-Objective = Callable[..., Tensor | tuple[Tensor, dict[str, Tensor]]]
-
-COPY_LIMIT = 2**30  # bytes: larger data are gathered batch by batch instead of permuted at once
 CHUNK = 4096  # rows evaluated at a time where no gradient is needed
 ELEMENTWISE = {"Adagrad", "Adam", "AdamW", "RMSprop", "SGD"}  # these may see the parameters as one vector
-
-
-class Batches(Protocol):
-    """Samples that come in batches."""
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-
-    def count(self, batch_size: int) -> int:
-        """Return the number of batches in an epoch."""
-
-    def epoch(self, order: Tensor | None, batch_size: int, start: int) -> Iterator[tuple[int, Batch]]:
-        """Yield (size, batch) from the ``start``-th batch on; ``order`` is a permutation or None."""
-
-
-class TensorBatches:
-    """Rows of tensors that share their first axis; ``None`` stays ``None`` in every batch."""
-
-    def __init__(self, *tensors: Tensor | None) -> None:
-        self.tensors = tensors
-        self.n = next(len(t) for t in tensors if t is not None)
-        self.bytes = sum(t.numel() * t.element_size() for t in tensors if t is not None)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.n
-
-    def count(self, batch_size: int) -> int:
-        """Return the number of batches in an epoch."""
-        return -(-self.n // batch_size)
-
-    def take(self, rows: Tensor) -> TensorBatches:
-        """Return batches over some of the rows."""
-        return TensorBatches(*(t if t is None else t[rows] for t in self.tensors))
-
-    def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
-        """Yield slices of one permuted copy, or gathered rows if a copy would be too large."""
-        source = self.tensors
-        if order is not None and self.bytes <= COPY_LIMIT:
-            source, order = tuple(t if t is None else t[order] for t in source), None
-        for begin in range(start * batch_size, self.n, batch_size):
-            rows: Any = slice(begin, begin + batch_size)
-            if order is not None:
-                rows = order[rows]
-            yield min(batch_size, self.n - begin), tuple(t if t is None else t[rows] for t in source)
 
 
 @contextmanager
@@ -94,12 +45,6 @@ def seeded(seed: int | Tensor) -> Iterator[None]:
         yield
 
 
-def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
-    """Return the order of ``n`` samples, which depends on (seed, epoch) only."""
-    mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
-    return torch.randperm(n, generator=torch.Generator().manual_seed(mixed))
-
-
 class GradientLearner:
     """Descend on the mean of an objective over batches; a step is an epoch.
 
@@ -107,8 +52,8 @@ class GradientLearner:
     ----------
     module : nn.Module
         What is trained, in place.
-    objective : callable
-        ``objective(module, *batch)`` returns the mean loss over the batch, or that and a
+    objective : Supervised or callable
+        ``objective(module, batch)`` returns the mean loss over the batch, or that and a
         dict of further metrics to average.
     batches : Batches
         The training data.
@@ -121,9 +66,10 @@ class GradientLearner:
     owner : str
         The estimator's name, for messages.
     validate : callable, optional
-        Called after each epoch in evaluation mode; its metrics join the history.
+        ``validate(module)`` is called after each epoch with the module in evaluation mode, the averaged one if that is
+        what is returned; its metrics join the history.
     gradient : callable, optional
-        ``gradient(module, *batch)`` writes the gradients itself and returns the loss, where
+        ``gradient(module, batch)`` writes the gradients itself and returns the loss, where
         an explicit backward pass beats automatic differentiation.
     """
 
@@ -137,7 +83,7 @@ class GradientLearner:
         *,
         seed: int,
         owner: str,
-        validate: Callable[[], Metrics] | None = None,
+        validate: Callable[[nn.Module], Metrics] | None = None,
         gradient: Callable[..., Tensor] | None = None,
     ) -> None:
         self.dtype = _float_type(module)
@@ -176,8 +122,8 @@ class GradientLearner:
         order = epoch_order(self.seed, self.epoch, len(self.batches)) if self.training.shuffle else None
         self.module.train()
         with seeded(self.rng):
-            for size, batch in self.batches.epoch(order, batch_size, self.batch):
-                self._update(size, batch)
+            for batch in self.batches.epoch(order, batch_size, self.batch):
+                self._update(batch)
                 self.batch += 1
                 if pause_wanted() and self.batch < self.batches.count(batch_size):
                     self.rng = torch.get_rng_state()
@@ -212,33 +158,39 @@ class GradientLearner:
 
     def result(self) -> nn.Module:
         """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""
-        source = self.average.module if self.average is not None and self.updates else self.module
-        module = copy.deepcopy(source).eval()
+        module = copy.deepcopy(self._chosen()).eval()
+        if self.run.precision is None:
+            return module
         return module.double() if self.dtype is torch.float64 else module.float()
 
     # --- one update --------------------------------------------------------------------------------------
 
-    def _update(self, size: int, batch: Batch) -> None:
-        scale, batch = self._share(size, batch)
+    def _update(self, batch: Batch) -> None:
+        scale, batch = self._share(batch)
         self._set_rate()
         self._zero_grad()
         if self.gradient is not None:
-            loss, metrics = self.gradient(self.module, *batch), dict[str, Tensor]()
+            loss, metrics = self.gradient(self.module, batch), dict[str, Tensor]()
         else:
-            with _kernels(self.module, self.run):
-                out = self.objective(self.wrapped, *typed(self.module, batch))
+            out = self._objective(batch)
             loss, metrics = out if isinstance(out, tuple) else (out, {})
             if self.run.fabric is not None:
                 self.run.fabric.backward(loss * scale)
             else:
                 loss.backward()  # type: ignore[no-untyped-call]
-        self._record({"loss": loss, **metrics}, size, scale)
+        self._record({"loss": loss, **metrics}, batch.size, scale)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._vectors(), self.training.clip_norm)
         self.optimizer.step()
         self.updates += 1
         if self.average is not None:
             self.average.update_parameters(self.module)
+
+    def _objective(self, batch: Batch) -> Any:
+        if self.run.precision is None:
+            return self.objective(self.wrapped, batch)
+        with _kernels(self.module, self.run):
+            return self.objective(self.wrapped, typed(self.module, batch))
 
     def _record(self, metrics: dict[str, Any], size: int, scale: float) -> None:
         for name, value in metrics.items():
@@ -254,17 +206,23 @@ class GradientLearner:
             self.sums[name] = self.sums.get(name, 0.0) + number * size
         self.count += size
 
-    def _share(self, size: int, batch: Batch) -> tuple[float, Batch]:
+    def _share(self, batch: Batch) -> tuple[float, Batch]:
         """Return this process's part of a batch, and the weight that makes the mean over processes the mean."""
         world, rank = self.run.world, self.run.rank
         if world == 1:
             return 1.0, batch
-        part = -(-size // world)
-        rows = slice(rank * part, min(size, (rank + 1) * part))
+        part = -(-batch.size // world)
+        rows = slice(rank * part, min(batch.size, (rank + 1) * part))
         mine = max(0, rows.stop - rows.start)
+        scale = mine * world / batch.size
+        if mine and batch.weight is not None:
+            whole = float(batch.weight.sum())
+            scale = float(batch.weight[rows].sum()) * world / whole if whole > 0 else scale
         if mine == 0:  # nothing left for this one: any row, with weight zero
             rows = slice(0, 1)
-        return mine * world / size, tuple(b[rows] if isinstance(b, Tensor) else b for b in batch)
+        target, weight = (t[rows] if isinstance(t, Tensor) else t for t in (batch.target, batch.weight))
+        inputs = tuple(t[rows] if isinstance(t, Tensor) else t for t in batch.inputs)
+        return scale, Batch(inputs, target, weight, batch.size)
 
     def _set_rate(self) -> None:
         training = self.training
@@ -327,11 +285,15 @@ class GradientLearner:
         return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
 
     def _validated(self) -> Metrics:
-        self.module.eval()
+        module = self._chosen().eval()
         with torch.no_grad(), seeded(self.seed):
-            metrics = self.validate() if self.validate is not None else {}
-        self.module.train()
+            metrics = self.validate(module) if self.validate is not None else {}
+        module.train()
         return metrics
+
+    def _chosen(self) -> nn.Module:
+        """Return the module that is the result: the averaged one if there is one."""
+        return self.average.module if self.average is not None and self.updates else self.module
 
 
 def _float_type(module: nn.Module) -> torch.dtype | None:
@@ -344,13 +306,17 @@ def typed(module: nn.Module, batch: Batch) -> Batch:
     dtype = _float_type(module)
     if dtype is None:
         return batch
-    return tuple(b.to(dtype) if isinstance(b, Tensor) and b.is_floating_point() else b for b in batch)
+
+    def change(t: Any) -> Any:
+        return t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
+
+    return Batch(tuple(map(change, batch.inputs)), change(batch.target), change(batch.weight), batch.size)
 
 
 @contextmanager
 def _kernels(module: nn.Module, run: Run) -> Iterator[None]:
     """Leave oneDNN's LSTM out where it has none for half precision; torch's own takes its place."""
-    if run.precision is None or run.device != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if run.device != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
         yield
         return
     before = torch._C._get_mkldnn_enabled()
@@ -388,9 +354,9 @@ def _dense(p: Tensor) -> bool:
 def evaluate(objective: Objective, module: nn.Module, batches: Batches, batch_size: int = CHUNK) -> Metrics:
     """Return the mean objective over all samples, batch by batch, as ``validation_`` metrics."""
     sums: dict[str, float] = {}
-    for size, batch in batches.epoch(None, batch_size, 0):
-        out = objective(module, *typed(module, batch))
+    for batch in batches.epoch(None, batch_size, 0):
+        out = objective(module, typed(module, batch))
         loss, metrics = out if isinstance(out, tuple) else (out, {})
         for name, value in {"loss": loss, **metrics}.items():
-            sums[name] = sums.get(name, 0.0) + value.item() * size
+            sums[name] = sums.get(name, 0.0) + value.item() * batch.size
     return {f"validation_{name}": total / len(batches) for name, total in sums.items()}

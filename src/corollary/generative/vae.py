@@ -37,11 +37,13 @@ import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Data, Density, Generator, GradientTrained, Transformer, as_tensor
+from corollary.base import Data, Density, Generator, Transformer, as_tensor
+from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.training import Training
 from corollary.errors import value
-from corollary.networks.mlp import MLP
+from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
+from corollary.nn.mlp import MLP
 
 __all__ = ["VAE", "elbo", "gaussian_kl"]
 
@@ -233,10 +235,10 @@ class VAE(Transformer, Density, Generator, GradientTrained):
                 "VAE", "likelihood='bernoulli' needs data in [0, 1]", got, "Scale X, or use 'gaussian'."
             )
         self.dtype_ = str(data.X.dtype)
-        return self._descend(self._objective, as_tensor(data.X))
+        return self._descend(self._objective, TensorBatches(as_tensor(data.X)))
 
-    def _objective(self, module: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        reconstruction, divergence = module(x)
+    def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        reconstruction, divergence = module(*batch.inputs)
         loss = (self.beta * divergence - reconstruction).mean()
         return loss, {"reconstruction": -reconstruction.mean(), "divergence": divergence.mean()}
 

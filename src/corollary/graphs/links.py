@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from corollary.base import Data, Transformer, as_tensor
 from corollary.data.graphs import Graph, check_graph
 from corollary.data.indices import check_pairs
+from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
@@ -190,7 +191,8 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         self._graph = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
         tensors, counts = self._graph, self._counts(len(self._widths()) - 1)
 
-        def objective(module: nn.Module, joined: Tensor) -> Tensor:
+        def objective(module: nn.Module, batch: Batch) -> Tensor:
+            (joined,) = batch.inputs
             other = torch.randint(graph.num_nodes, joined.shape, device=joined.device)
             part, pairs = tensors, torch.cat([joined, other])
             if counts is not None and module.training:
@@ -201,7 +203,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
             truth[: len(joined)] = 1.0
             return 2 * F.binary_cross_entropy_with_logits(logits, truth)
 
-        return self._descend(objective, as_tensor(graph.edge_index.T))
+        return self._descend(objective, TensorBatches(as_tensor(graph.edge_index.T)))
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)

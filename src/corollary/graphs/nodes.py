@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, GradientTrained, as_tensor
+from corollary.base import Data, as_tensor
 from corollary.data.graphs import Graph, check_graph
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import with_accuracy
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.graphs.network import LAYERS, GraphNetwork
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.sparse import Sparse, sparse
@@ -147,7 +149,7 @@ class BaseGraphEstimator(GradientTrained):
         return self.module_(*Tensors.of(graph, like.device, like.dtype)).cpu()
 
 
-class NodeClassifier(Classifier, BaseGraphEstimator):
+class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     """Classify the nodes of a graph from the labels of some of them.
 
     The graph may be a PyTorch Geometric ``Data``, a networkx graph or a ``corollary.data.Graph``, as it is. Edges go one way
@@ -178,6 +180,8 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     neighbours : int or sequence of int, optional
         The most edges per node and layer that an update follows, drawn at random; for graphs of which only a part fits.
         Set ``Training(batch_size=...)`` too. By default all edges. Fewer are faster and noisier.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend. By default every update sees all labelled nodes.
     random_state : int or RandomState, optional
@@ -229,6 +233,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         **{name: [None, *BaseGraphEstimator._parameter_constraints[name]] for name in NET},
         **SAMPLED,
         "normalize": ["boolean", StrOptions({"auto"})],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
     }
 
     def __init__(
@@ -243,11 +248,13 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         order=3,
         normalize="auto",
         neighbours=None,
+        class_weight=None,
         training=None,
         random_state=None,
     ):
         self.normalize = normalize
         self.neighbours = neighbours
+        self.class_weight = class_weight
         self.layer = layer
         self.heads = heads
         self.output_heads = output_heads
@@ -262,7 +269,7 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"hidden_layer_sizes": (8,), "training": Training(epochs=3)}
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on one graph.
 
         Parameters
@@ -272,8 +279,10 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
             labels are learned from; where it has a ``val_mask``, those nodes decide when to stop.
         y : array-like of shape (n_nodes,), optional
             Labels, by default the graph's own ``y``. Nodes labelled -1, None or NaN have none.
+        sample_weight : array-like of shape (n_nodes,), optional
+            How much each node counts.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
     def score(self, X, y=None):
         """Return the accuracy on the nodes of ``test_mask``, or on all labelled nodes without one."""
@@ -355,27 +364,29 @@ class NodeClassifier(Classifier, BaseGraphEstimator):
         self.n_validation_ = int(held.sum())
         run = current()
         tensors = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
-        nodes, nodes_held = (as_tensor(np.flatnonzero(mask)).to(run.device) for mask in (learned, held))
-        labels, labels_held = (as_tensor(codes).to(run.device)[part] for part in (nodes, nodes_held))
         counts = self._counts(len(self._widths()))
-        learn, check = self._view(tensors, nodes), self._view(tensors, nodes_held)
+        part, part_held = (self._part(data, mask) for mask in (learned, held))
+        learn, check = (
+            self._view(tensors, batches.inputs[0].to(run.device)) for batches in (part, part_held)
+        )
 
-        def objective(module: nn.Module, nodes: Tensor, labels: Tensor) -> Tensor:
-            if counts is None or not module.training:
-                return F.cross_entropy(learn(module, nodes), labels)
-            part = tensors.around(nodes, counts, seed=int(torch.randint(2**62, ())))
-            return F.cross_entropy(module(*part)[: len(nodes)], labels)
+        def forward(module: nn.Module, nodes: Tensor) -> Tensor:
+            if not module.training and self.n_validation_:
+                return check(module, nodes)
+            if not module.training or counts is None:
+                return learn(module, nodes)
+            around = tensors.around(nodes, counts, seed=int(torch.randint(2**62, ())))
+            return module(*around)[: len(nodes)]
 
-        def validate(module: nn.Module) -> dict[str, float]:
-            logits = check(module, nodes_held)
-            right = (logits.argmax(1) == labels_held).double().mean()
-            return {
-                "validation_loss": float(F.cross_entropy(logits, labels_held)),
-                "validation_accuracy": float(right),
-            }
+        objective = with_accuracy(self._criterion(), forward=forward, training=False)
+        return self._descend(objective, part, validation=part_held if self.n_validation_ else None)
 
-        options = {"validate": validate} if self.n_validation_ else {}
-        return self._descend(objective, nodes, labels, stratify=labels.cpu().numpy(), **options)
+    def _part(self, data: Data, mask: np.ndarray) -> TensorBatches:
+        """Return some of the nodes with their classes and weights."""
+        chosen = np.flatnonzero(mask)
+        weight = None if data.sample_weight is None else data.sample_weight[chosen]
+        some = data._replace(y=data.y[chosen], sample_weight=weight)
+        return TensorBatches(as_tensor(chosen), *self._supervision(some))
 
     def _view(self, tensors: Tensors, nodes: Tensor) -> Callable[[nn.Module, Tensor], Tensor]:
         """Return the way to the logits of any of some nodes, through no more of the graph than they see."""

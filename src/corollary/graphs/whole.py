@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, as_tensor
+from corollary.base import Data, as_tensor
 from corollary.data.graphs import Graph, check_graphs
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import Supervised
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientClassifier
 from corollary.graphs.network import GraphNetwork
 from corollary.graphs.nodes import OPTIONS, BaseGraphEstimator, stacked
 from corollary.nn.activations import activation as activation_of
@@ -115,7 +117,7 @@ class GraphReadout(nn.Module):
         return self.head(self.dropout(reduce(h, owner, n, self.readout) * self.scale))
 
 
-class GraphClassifier(Classifier, BaseGraphEstimator):
+class GraphClassifier(GradientClassifier, BaseGraphEstimator):
     """Classify whole graphs, such as molecules.
 
     Graphs may be PyTorch Geometric's ``Data``, networkx graphs or ``corollary.data.Graph``. If no graph has node features,
@@ -139,6 +141,8 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend; a sample is a graph.
     random_state : int or RandomState, optional
@@ -182,6 +186,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
         "readout": [StrOptions({"sum", "mean", "max"})],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
     }
 
     def __init__(
@@ -195,6 +200,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         heads=8,
         output_heads=1,
         order=3,
+        class_weight=None,
         training=None,
         random_state=None,
     ):
@@ -206,6 +212,7 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         self.heads = heads
         self.output_heads = output_heads
         self.order = order
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -227,9 +234,9 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
             )
         return graphs, y
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on a list of graphs with node features ``x`` and labels y (n_graphs,), by default the graphs' own."""
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
     def _check(self, X: Any, reset: bool) -> list[Graph]:
         name, dimension = type(self).__name__, None if reset else self.n_features_in_
@@ -259,10 +266,11 @@ class GraphClassifier(Classifier, BaseGraphEstimator):
         run = current()
         union = Union(data.X, run.device, getattr(torch, self.dtype_))
 
-        def objective(module: nn.Module, graphs: Tensor, labels: Tensor) -> Tensor:
-            return F.cross_entropy(module(*union.take(graphs)), labels)
+        def forward(module: nn.Module, graphs: Tensor) -> Tensor:
+            return module(*union.take(graphs))
 
-        return self._descend(objective, torch.arange(len(data.X)), as_tensor(data.y), stratify=data.y)
+        batches = TensorBatches(torch.arange(len(data.X)), *self._supervision(data))
+        return self._descend(Supervised(self._criterion(), forward=forward), batches)
 
     def _module(self) -> GraphReadout:
         sizes = self._widths()

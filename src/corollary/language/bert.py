@@ -18,7 +18,6 @@ from torch import Tensor
 from corollary.base import Data, Transformer, as_tensor
 from corollary.data.kinds import check_texts
 from corollary.engine.ragged import Ragged, RaggedBatches
-from corollary.engine.run import current
 from corollary.engine.sgd import seeded
 from corollary.errors import unknown, value
 from corollary.language.bert_answerer import BERTAnswerer
@@ -168,13 +167,9 @@ class BERT(Transformer, BaseBERT):
             self.context,
             self._rng(),
         )
-        device = current().device
-        batches = RaggedBatches(
-            Ragged.of(rows, torch.int64, device),
-            Ragged.of(types, torch.int64, device),
-            as_tensor(follows).to(device),
-        )
-        return self._descend(partial(pretraining_loss, tokenizer=self.tokenizer_), batches=batches)
+        inputs = Ragged.of(rows, torch.int64), Ragged.of(types, torch.int64)
+        batches = RaggedBatches(inputs, as_tensor(follows))
+        return self._descend(partial(pretraining_loss, tokenizer=self.tokenizer_), batches)
 
     def _module(self) -> BertNetwork:
         return self._network()

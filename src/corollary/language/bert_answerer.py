@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import kind, value
 from corollary.language.bert_heads import BaseHead
+from corollary.losses import cross_entropy
 
 __all__ = ["BERTAnswerer"]
 
@@ -38,12 +39,9 @@ class Read(NamedTuple):
     offsets: np.ndarray  # (tokens of the passage, 2), in characters
 
 
-def span_loss(
-    module: nn.Module, tokens: Tensor, lengths: Tensor, allowed: Tensor, _: Tensor, spans: Tensor
-) -> Tensor:
-    """Return the mean of -log p of eq. 1, halved; spans (b, 2) are the first and the last token of the answers."""
-    logits = module(tokens, lengths).masked_fill(~allowed[..., None], -torch.inf)
-    return F.cross_entropy(logits, spans)  # the tokens (b, t, 2) are the classes, twice
+def span_logits(module: nn.Module, tokens: Tensor, lengths: Tensor, allowed: Tensor, _: Tensor) -> Tensor:
+    """Return the logits (b, t, 2) of the first and the last token of the answers."""
+    return module(tokens, lengths).masked_fill(~allowed[..., None], -torch.inf)
 
 
 def best_span(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -212,7 +210,9 @@ class BERTAnswerer(BaseHead):
             [self._tokens_of(i, read, *span) for i, (read, span) in enumerate(zip(reads, data.y))]
         )
         x, allowed = (self._ragged([read[k] for read in reads]) for k in range(2))
-        return self._descend(span_loss, batches=RaggedBatches(x, allowed, as_tensor(spans).to(x.flat.device)))
+        batches = RaggedBatches((x, allowed), as_tensor(spans), self._as_weight(data.sample_weight))
+        # The tokens are the classes, twice: the loss of a pair is -log p of eq. 1, halved in the mean.
+        return self._descend(Supervised(cross_entropy, forward=span_logits), batches)
 
     def _tokens_of(self, i: int, read: Read, begin: int, end: int) -> tuple[int, int]:
         if begin == end:

@@ -10,10 +10,10 @@ import torch
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
-from corollary.base import GradientTrained
 from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientTrained
 from corollary.language.checkpoints import BERT_DEFAULTS, tokenizer_of
 from corollary.language.encoder import BertNetwork
 from corollary.language.subwords import WordPieces
@@ -106,7 +106,7 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
     def _evaluate(self, rows: list[np.ndarray], call: Any, *others: list[np.ndarray]) -> list[np.ndarray]:
         """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together."""
         device = next(self.module_.parameters()).device
-        data = RaggedBatches(*(Ragged.of(column, device=device) for column in (rows, *others)))
+        data = RaggedBatches(tuple(Ragged.of(column, device=device) for column in (rows, *others)))
         out: list[Any] = [None] * len(rows)
         with torch.inference_mode():
             for numbers, *batch in in_batches(data, STEPS):

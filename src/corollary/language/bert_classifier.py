@@ -6,32 +6,24 @@ and a number is :math:`\mu + \sigma z` (2) with mean and deviation of the traini
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from corollary.base import Classifier, Data, Regressor, as_tensor
+from corollary.base import Data
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import value
+from corollary.gradient import GradientClassifier, GradientRegressor
 from corollary.language.bert_heads import BaseHead
+from corollary.losses import REGRESSION
 
 __all__ = ["BERTClassifier", "BERTRegressor"]
 
 
-def classification_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    """Return the mean of -log p of eq. 1."""
-    return F.cross_entropy(module(tokens, lengths), y)
-
-
-def squared_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    """Return the mean squared error of standardised targets (b, n_outputs)."""
-    return F.mse_loss(module(tokens, lengths), y)
-
-
-class BERTClassifier(Classifier, BaseHead):
+class BERTClassifier(GradientClassifier, BaseHead):
     """Classify texts with a BERT.
 
     From scratch, or from what a :class:`BERT` has learned: ``BERT.fine_tune(X, y)`` makes one. A pair of sentences is one
@@ -53,6 +45,8 @@ class BERTClassifier(Classifier, BaseHead):
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
         The most pieces of words that are told apart.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -91,12 +85,43 @@ class BERTClassifier(Classifier, BaseHead):
 
     _architecture, _task = "BertForSequenceClassification", "classification"
 
+    _parameter_constraints = {
+        **BaseHead._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
+
+    def __init__(
+        self,
+        n_layers=2,
+        *,
+        dimension=128,
+        n_heads=4,
+        inner=None,
+        context=128,
+        dropout=0.1,
+        vocabulary_size=8000,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            n_layers,
+            dimension=dimension,
+            n_heads=n_heads,
+            inner=inner,
+            context=context,
+            dropout=dropout,
+            vocabulary_size=vocabulary_size,
+            training=training,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
     def _learner(self, data: Data) -> Any:
         self._prepare(data.X)
         self.n_outputs_ = len(self.classes_)
-        x = self._ragged(self._framed(data.X))
-        batches = RaggedBatches(x, as_tensor(data.y).to(x.flat.device))
-        return self._descend(classification_loss, batches=batches, stratify=data.y)
+        batches = RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         rows = self._evaluate(
@@ -112,7 +137,7 @@ class BERTClassifier(Classifier, BaseHead):
             raise value("BERTClassifier", "the head must tell one class of several", f"one for {problem}", do)
 
 
-class BERTRegressor(Regressor, BaseHead):
+class BERTRegressor(GradientRegressor, BaseHead):
     """Predict one or more numbers of a text with a BERT: a rating, a price, how alike two sentences are.
 
     From scratch, or by ``BERT.fine_tune(X, y, task="regression")``. A pair of sentences is one text with ``[SEP]``
@@ -134,6 +159,11 @@ class BERTRegressor(Regressor, BaseHead):
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
         The most pieces of words that are told apart.
+    loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
+        What is minimised. "absolute" gives medians, "quantile" the quantile named below, "poisson" the rate of counts;
+        "absolute" and "huber" mind outliers less.
+    quantile : float, default=0.5
+        Level of the "quantile" loss.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -141,7 +171,7 @@ class BERTRegressor(Regressor, BaseHead):
 
     Attributes
     ----------
-    target_mean_, target_scale_ : float, or ndarray of shape (n_outputs,)
+    target_mean_, target_scale_ : ndarray of shape (n_outputs,)
         What turns the standardised output into targets.
     module_ : HeadedNetwork
         The network (``bert``) and its head: tokens (b, t) and lengths (b,) to standardised targets (b, n_outputs).
@@ -152,7 +182,7 @@ class BERTRegressor(Regressor, BaseHead):
 
     Notes
     -----
-    Minimises the mean squared error of standardised targets; O(t^2 d + t d^2) per text and layer.
+    Minimises the mean loss of standardised targets, by default half the squared error; O(t^2 d + t d^2) per text and layer.
     ``BERTRegressor.from_transformers`` reads a ``BertForSequenceClassification`` of problem type "regression".
 
     References
@@ -173,25 +203,53 @@ class BERTRegressor(Regressor, BaseHead):
     _architecture, _task = "BertForSequenceClassification", "regression"
     _multi_output = True
 
+    _parameter_constraints = {
+        **BaseHead._parameter_constraints,
+        "loss": [StrOptions(set(REGRESSION))],
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_layers=2,
+        *,
+        dimension=128,
+        n_heads=4,
+        inner=None,
+        context=128,
+        dropout=0.1,
+        vocabulary_size=8000,
+        loss="squared",
+        quantile=0.5,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            n_layers,
+            dimension=dimension,
+            n_heads=n_heads,
+            inner=inner,
+            context=context,
+            dropout=dropout,
+            vocabulary_size=vocabulary_size,
+            training=training,
+            random_state=random_state,
+        )
+        self.loss = loss
+        self.quantile = quantile
+
     def _learner(self, data: Data) -> Any:
         self._prepare(data.X)
-        self.target_mean_, spread = data.y.mean(0), data.y.std(0)
-        self.target_scale_ = np.where(spread > 0, spread, 1.0)[()]
-        scaled = ((data.y - self.target_mean_) / self.target_scale_).reshape(len(data.y), -1)
-        self.n_outputs_ = scaled.shape[1]
-        x = self._ragged(self._framed(data.X))
-        y = as_tensor(scaled).to(x.flat.device, getattr(torch, self.dtype_))
-        return self._descend(squared_loss, batches=RaggedBatches(x, y))
+        batches = RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _predict(self, X: list[str]) -> np.ndarray:
-        out = np.stack(self._evaluate(self._framed(X), self.module_))
-        out = out if np.ndim(self.target_mean_) else out[:, 0]
-        return out * np.asarray(self.target_scale_, out.dtype) + np.asarray(self.target_mean_, out.dtype)
+        return self._unscaled(np.stack(self._evaluate(self._framed(X), self.module_)))
 
     def _labelled(self, config: dict[str, Any]) -> None:
         problem = config.get("problem_type") or ("regression" if self.n_outputs_ == 1 else "classification")
         if problem != "regression":
             must = "the head must be one for regression"
             raise value("BERTRegressor", must, f"one for {problem}", "Use BERTClassifier.")
-        ends = () if self.n_outputs_ == 1 else (self.n_outputs_,)
-        self.target_mean_, self.target_scale_ = np.zeros(ends)[()], np.ones(ends)[()]
+        self.target_ndim_ = 1 if self.n_outputs_ == 1 else 2
+        self.target_mean_, self.target_scale_ = np.zeros(self.n_outputs_), np.ones(self.n_outputs_)

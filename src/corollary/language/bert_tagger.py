@@ -11,20 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
+from sklearn.utils._param_validation import StrOptions
 
-from corollary.base import Data, Tagger
+from corollary.base import Data
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import kind, value
+from corollary.gradient import GradientTagger
 from corollary.language.bert_heads import BaseHead
 
 __all__ = ["BERTTagger"]
-
-
-def tagging_loss(module: nn.Module, tokens: Tensor, lengths: Tensor, y: Tensor, _: Tensor) -> Tensor:
-    """Return the mean of -log p of eq. 1 over the words of a batch; y (b, t) is the class from 1 on, 0 for no word."""
-    return F.cross_entropy(module(tokens, lengths).flatten(0, 1), y.flatten() - 1, ignore_index=-1)
 
 
 def windows(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
@@ -40,7 +36,7 @@ def windows(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
     return list(zip(cuts[:-1], cuts[1:]))
 
 
-class BERTTagger(Tagger, BaseHead):
+class BERTTagger(GradientTagger, BaseHead):
     """Label every word of texts with a BERT: parts of speech, names.
 
     From scratch, or by ``BERT.fine_tune(X, y, task="tagging")``. A text is a list of words, y has one list of labels for
@@ -62,6 +58,8 @@ class BERTTagger(Tagger, BaseHead):
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
         The most pieces of words that are told apart.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -99,6 +97,38 @@ class BERTTagger(Tagger, BaseHead):
 
     _architecture, _task = "BertForTokenClassification", "tagging"
     _pooled, _whole, _parts = False, "text", "words"
+
+    _parameter_constraints = {
+        **BaseHead._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
+
+    def __init__(
+        self,
+        n_layers=2,
+        *,
+        dimension=128,
+        n_heads=4,
+        inner=None,
+        context=128,
+        dropout=0.1,
+        vocabulary_size=8000,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            n_layers,
+            dimension=dimension,
+            n_heads=n_heads,
+            inner=inner,
+            context=context,
+            dropout=dropout,
+            vocabulary_size=vocabulary_size,
+            training=training,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
 
     @classmethod
     def _test_data(cls) -> tuple[list[list[str]], list[list[int]]]:
@@ -148,11 +178,16 @@ class BERTTagger(Tagger, BaseHead):
         self._prepare([" ".join(text) for text in data.X])
         self.n_outputs_ = len(self.classes_)
         rows, places, _ = self._windows(data.X)
-        codes = np.split(np.concatenate(data.y) + 1, np.cumsum([len(place) for place in places])[:-1])
+        cuts = np.cumsum([len(place) for place in places])[:-1]
+        words = np.concatenate(data.y), np.concatenate(self._weights(data.y, data.sample_weight))
         marks = [np.zeros(len(row), dtype=np.int64) for row in rows]
-        for mark, place, code in zip(marks, places, codes):
-            mark[place] = code
-        return self._descend(tagging_loss, batches=RaggedBatches(self._ragged(rows), self._ragged(marks)))
+        weights = [np.zeros(len(row), dtype=self.dtype_) for row in rows]  # only first pieces of words count
+        for mark, weight, place, code, w in zip(
+            marks, weights, places, *(np.split(part, cuts) for part in words)
+        ):
+            mark[place], weight[place] = code, w
+        batches = RaggedBatches(*(self._ragged(column) for column in (rows, marks, weights)))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _probabilities(self, X: list[list[str]]) -> list[np.ndarray]:
         rows, places, counts = self._windows(X)

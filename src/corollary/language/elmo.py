@@ -24,13 +24,15 @@ import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
-from corollary.base import Data, GradientTrained, Transformer, as_tensor
+from corollary.base import Data, Transformer, as_tensor
 from corollary.border import check_target
 from corollary.data.kinds import check_texts
+from corollary.engine.batches import Batch
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientTrained
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.sequences.network import pool, reverse_padded
@@ -245,8 +247,8 @@ class ELMo(Transformer, GradientTrained):
         device = current().device
         codes = [c[: self.max_length] for c in words.encode(data.X, self.vocabulary_, "word")]
         y = None if data.y is None else as_tensor(data.y).to(device)
-        batches = RaggedBatches(self._characters(data.X, device), Ragged.of(codes, device=device), y)
-        return self._descend(language_loss, batches=batches)
+        batches = RaggedBatches((self._characters(data.X, device), Ragged.of(codes, device=device)), y)
+        return self._descend(language_loss, batches)
 
     def _module(self) -> ELMoNetwork:
         return ELMoNetwork(
@@ -291,10 +293,9 @@ class ELMo(Transformer, GradientTrained):
 PLACES = 20  # characters of a word, with its begin and end
 
 
-def language_loss(
-    module: nn.Module, characters: Tensor, lengths: Tensor, codes: Tensor, _: Tensor, y: Tensor | None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def language_loss(module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the negative of eq. 1 per word and direction, plus the task's cross-entropy."""
+    (characters, lengths, codes, _), y = batch.inputs, batch.target
     ahead, back, task = module(characters, lengths)
     said = []
     if codes.shape[1] > 1:

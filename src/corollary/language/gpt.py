@@ -26,11 +26,13 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from corollary.base import Data, Density, Generator, GradientTrained, LanguageModel
+from corollary.base import Data, Density, Generator, LanguageModel
+from corollary.engine.batches import Batch
 from corollary.engine.run import current
 from corollary.engine.sgd import seeded
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.gradient import GradientTrained
 from corollary.language import tokens as tokenizers
 from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
@@ -82,10 +84,14 @@ class WindowBatches:
         """Return some of the windows, which then stay where they are."""
         return WindowBatches(self.sequence, self.length, self.starts[rows])
 
-    def epoch(
-        self, order: Tensor | None, batch_size: int, start: int = 0
-    ) -> Iterator[tuple[int, tuple[Tensor]]]:
-        """Yield (size, windows); the order, which depends on (seed, epoch) only, also decides the shift."""
+    def to(self, device: Any) -> WindowBatches:
+        """Return the same windows on a device."""
+        moved = WindowBatches(self.sequence.to(device), self.length, self.starts)
+        moved.fixed = self.fixed
+        return moved
+
+    def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[Batch]:
+        """Yield windows; the order, which depends on (seed, epoch) only, also decides the shift."""
         starts, last = self.starts, len(self.sequence) - self.length
         if order is not None:
             shift = 0 if self.fixed else _mixed(order) % (self.length - 1)
@@ -95,7 +101,7 @@ class WindowBatches:
         for begin in range(start * batch_size, len(starts), batch_size):
             chosen = starts[begin : begin + batch_size]
             windows = (chosen[:, None] + inside).to(self.sequence.device)
-            yield len(chosen), (self.sequence[windows],)
+            yield Batch((self.sequence[windows],), size=len(chosen))
 
 
 def _mixed(order: Tensor) -> int:
@@ -115,8 +121,9 @@ def spread(n: int, context: int, stride: int) -> list[tuple[int, int, int]]:
     return [(max(0, end - context), end, fresh) for fresh, end in zip([0, *ends], ends)]
 
 
-def next_token_loss(module: nn.Module, windows: Tensor) -> Tensor:
+def next_token_loss(module: nn.Module, batch: Batch) -> Tensor:
     """Return the mean cross-entropy of every token of the windows given those before it."""
+    (windows,) = batch.inputs
     logits = module(windows[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
@@ -260,7 +267,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         joined = np.concatenate([end, *(part for codes in encoded for part in (codes, end))])
         length = min(self.context + 1, len(joined))
         sequence = torch.from_numpy(joined).to(current().device)
-        return self._descend(next_token_loss, batches=WindowBatches(sequence, length))
+        return self._descend(next_token_loss, WindowBatches(sequence, length))
 
     def _module(self) -> Decoder:
         if self.dimension % self.n_heads:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from corollary.engine.batches import Batch
 from corollary.engine.ragged import padding_mask
 
 __all__ = ["mask_tokens", "pretraining_loss", "sentence_pairs"]
@@ -79,17 +80,9 @@ def _segments(sentences: list[list[int]], room: int) -> list[list[int]]:
     return parts or [[]]
 
 
-def pretraining_loss(
-    module: nn.Module,
-    tokens: Tensor,
-    lengths: Tensor,
-    types: Tensor,
-    _: Tensor,
-    follows: Tensor,
-    *,
-    tokenizer: Any,
-) -> tuple[Tensor, dict[str, Tensor]]:
+def pretraining_loss(module: nn.Module, batch: Batch, *, tokenizer: Any) -> tuple[Tensor, dict[str, Tensor]]:
     """Return eq. 2 over a batch, and its two parts."""
+    (tokens, lengths, types, _), follows = batch.inputs, batch.target
     fixed = ~padding_mask(lengths, tokens.shape[1], tokens.device)
     fixed = fixed | (tokens == tokenizer.open) | (tokens == tokenizer.part)
     hidden, chosen = mask_tokens(tokens, fixed, tokenizer.mask, tokenizer.size)

@@ -273,7 +273,7 @@ class Transformer(BaseTranslator):
         if self.dimension % self.n_heads:
             must = f"dimension must be a multiple of n_heads={self.n_heads}"
             raise value("Transformer", must, self.dimension)
-        return self._descend(pair_loss, batches=self._pairs(data))
+        return self._descend(pair_loss, self._pairs(data))
 
     def _module(self) -> TransformerNetwork:
         names = ("dimension", "n_heads", "n_layers", "inner", "dropout")

@@ -23,9 +23,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.base import Data, GradientTrained, Transformer, as_tensor
-from corollary.networks.mlp import MLP
+from corollary.base import Data, Transformer, as_tensor
+from corollary.engine.batches import Batch, TensorBatches
+from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
+from corollary.nn.mlp import MLP
 
 __all__ = ["Autoencoder", "LinearAutoencoder"]
 
@@ -72,6 +74,10 @@ def rebuilding_error(module: nn.Module, x: Tensor) -> Tensor:
     return 0.5 * (x - module(x)).square().mean()
 
 
+def _objective(module: nn.Module, batch: Batch) -> Tensor:
+    return rebuilding_error(module, *batch.inputs)
+
+
 class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTrained):
     _checks: ClassVar[dict[str, Any]] = {"ensure_min_samples": 2}
 
@@ -86,7 +92,8 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
         self._dtype = str(X.dtype)
         self.mean_ = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         self.scale_ = float(X.std(dtype=np.float64, axis=0).max()) or 1.0
-        return self._descend(rebuilding_error, as_tensor((X - self.mean_) / X.dtype.type(self.scale_)))
+        scaled = as_tensor((X - self.mean_) / X.dtype.type(self.scale_))
+        return self._descend(_objective, TensorBatches(scaled))
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
         return self._forward((X - self.mean_) / X.dtype.type(self.scale_), self.module_.encode).astype(

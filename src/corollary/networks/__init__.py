@@ -1,5 +1,6 @@
 """Networks for tables."""
 
-from corollary.networks.mlp import MLP, MLPClassifier, MLPRegressor
+from corollary.networks.mlp import MLPClassifier, MLPRegressor
+from corollary.nn.mlp import MLP
 
 __all__ = ["MLP", "MLPClassifier", "MLPRegressor"]

@@ -20,69 +20,26 @@ the layers are plain, (2) is computed as it stands, in place; otherwise by autom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, GradientTrained, Regressor, as_tensor
+from corollary.base import Data, as_tensor
+from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.objective import Supervised
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
+from corollary.losses import REGRESSION, shares
 from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
-from corollary.nn.normalisation import NORMS, norm
-from corollary.nn.shortcuts import Residual
+from corollary.nn.mlp import MLP
+from corollary.nn.normalisation import NORMS
 
-__all__ = ["MLP", "MLPClassifier", "MLPRegressor", "weighted_mean"]
-
-
-class MLP(nn.Sequential):
-    """Linear layers of the given widths with an activation between them.
-
-    Parameters
-    ----------
-    widths : sequence of int
-        Input, hidden and output widths.
-    activation : str
-        One of ``corollary.nn.activations.ACTIVATIONS``.
-    dropout : float
-        Share of hidden units dropped while training.
-    norm : str or None
-        "batch" or "layer" normalisation before each activation, or "weight" normalisation.
-    residual : bool
-        Whether each hidden layer is added to its input.
-    """
-
-    def __init__(
-        self,
-        widths: Sequence[int],
-        activation: str = "relu",
-        *,
-        dropout: float = 0.0,
-        norm: str | None = None,
-        residual: bool = False,
-    ) -> None:
-        layers: list[nn.Module] = []
-        for n_in, n_out in zip(widths[:-2], widths[1:-1]):
-            block = nn.Sequential(*_hidden(n_in, n_out, activation, dropout, norm))
-            layers += [Residual(block, n_in, n_out)] if residual else list(block)
-        layers.append(nn.Linear(widths[-2], widths[-1]))
-        super().__init__(*layers)
-
-
-def _hidden(n_in: int, n_out: int, name: str, dropout: float, normalise: str | None) -> list[nn.Module]:
-    phi = activation(name)
-    pieces = getattr(phi, "k", 1)  # maxout takes the largest of k linear pieces
-    linear = norm(normalise, nn.Linear(n_in, n_out * pieces))
-    layers: list[nn.Module] = [*linear] if isinstance(linear, nn.Sequential) else [linear]
-    layers.append(phi)
-    if dropout:
-        layers.append(nn.Dropout(dropout))
-    return layers
+__all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
 
 
 # --- equations 2 and 3, for plain layers -----------------------------------------------------------------
@@ -133,15 +90,9 @@ class Backpropagation:
                 delta = self.derivative(torch.mm(delta, W), a)
         return loss
 
-
-def shares(weight: Tensor) -> Tensor:
-    """Return weights divided by their sum; zeros where nothing in the batch weighs anything."""
-    return weight / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
-
-
-def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the weighted mean of one loss per sample."""
-    return losses.mean() if weight is None else losses @ shares(weight)
+    def on(self, module: nn.Sequential, batch: Batch) -> Tensor:
+        """Do so for a batch of the engine."""
+        return self(module, batch.inputs[0], batch.target, batch.weight)
 
 
 def softmax_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -205,22 +156,18 @@ class _BaseMLP(GradientTrained):
         options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
         return MLP(widths, self.activation, **options).to(getattr(torch, self.dtype_))
 
-    def _rows(self, data: Data) -> tuple[Tensor, Tensor | None]:
+    def _learn(self, data: Data, error: Any) -> Any:
         sizes = np.atleast_1d(self.hidden_layer_sizes)
         if sizes.size and sizes.min() < 1:
             raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
         self.dtype_ = str(data.X.dtype)
-        weight = None if data.sample_weight is None else as_tensor(data.sample_weight.astype(data.X.dtype))
-        return as_tensor(data.X), weight
-
-    def _learn(
-        self, objective: Any, error: Any, x: Tensor, y: Tensor, weight: Tensor | None, **options: Any
-    ) -> Any:
+        target, weight = self._supervision(data)
         plain = type(activation(self.activation)) in PLAIN and not (
             self.dropout or self.norm or self.residual
         )
-        gradient = Backpropagation(error) if plain else None
-        return self._descend(objective, x, y, weight, gradient=gradient, **options)
+        gradient = Backpropagation(error).on if plain and error is not None else None
+        batches = TensorBatches(as_tensor(data.X), target, weight)
+        return self._descend(Supervised(self._criterion()), batches, gradient=gradient)
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
@@ -233,7 +180,7 @@ class _BaseMLP(GradientTrained):
         ]
 
 
-class MLPClassifier(Classifier, _BaseMLP):
+class MLPClassifier(GradientClassifier, _BaseMLP):
     """Classify rows with a multi-layer perceptron.
 
     Parameters
@@ -310,20 +257,15 @@ class MLPClassifier(Classifier, _BaseMLP):
         )
         self.class_weight = class_weight
 
-    def fit(self, X, y, sample_weight=None):
-        """Train on rows X (n, d) with labels y (n,), optionally weighted."""
-        return self._fit(X, y, sample_weight)
-
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)
-        x, weight = self._rows(data._replace(sample_weight=self._weights(data)))
-        return self._learn(cross_entropy, softmax_error, x, as_tensor(data.y), weight, stratify=data.y)
+        return self._learn(data, softmax_error if data.y.ndim == 1 else None)
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._forward(X, lambda x: self.module_(x).softmax(1))
 
 
-class MLPRegressor(Regressor, _BaseMLP):
+class MLPRegressor(GradientRegressor, _BaseMLP):
     """Predict numbers with a multi-layer perceptron.
 
     Targets are standardised while training, so that one learning rate suits any scale.
@@ -341,6 +283,11 @@ class MLPRegressor(Regressor, _BaseMLP):
         its running statistics.
     residual : bool, default=False
         Whether each hidden layer adds to its input, which lets deep stacks train.
+    loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
+        What is minimised. "absolute" gives medians, "quantile" the quantile named below, "poisson" the rate of counts;
+        "absolute" and "huber" mind outliers less.
+    quantile : float, default=0.5
+        Level of the "quantile" loss.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -349,7 +296,7 @@ class MLPRegressor(Regressor, _BaseMLP):
     Attributes
     ----------
     module_ : torch.nn.Module
-        The trained network; its output is standardised.
+        The trained network; its output is standardised, or for "poisson" the logarithm of the rate.
     target_mean_, target_scale_ : ndarray of shape (n_outputs,)
         What turns its output into targets.
     n_iter_ : int
@@ -359,7 +306,7 @@ class MLPRegressor(Regressor, _BaseMLP):
 
     Notes
     -----
-    Minimises half the mean squared error of the standardised targets.
+    Minimises the mean loss of the standardised targets, by default half the squared error.
     An epoch costs O(n * number of weights).
 
     Examples
@@ -373,32 +320,39 @@ class MLPRegressor(Regressor, _BaseMLP):
     """
 
     _multi_output = True
+    _parameter_constraints = {
+        **_BaseMLP._parameter_constraints,
+        "loss": [StrOptions(set(REGRESSION))],
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+    }
 
-    def fit(self, X, y, sample_weight=None):
-        """Train on rows X (n, d) with targets y (n,) or (n, k), optionally weighted."""
-        return self._fit(X, y, sample_weight)
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        *,
+        activation="relu",
+        dropout=0.0,
+        norm=None,
+        residual=False,
+        loss="squared",
+        quantile=0.5,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes,
+            activation=activation,
+            dropout=dropout,
+            norm=norm,
+            residual=residual,
+            training=training,
+            random_state=random_state,
+        )
+        self.loss = loss
+        self.quantile = quantile
 
     def _learner(self, data: Data) -> Any:
-        y = data.y.reshape(len(data.y), -1)
-        self.target_ndim_ = data.y.ndim
-        self.target_mean_ = np.average(y, axis=0, weights=data.sample_weight)
-        spread = np.sqrt(np.average((y - self.target_mean_) ** 2, axis=0, weights=data.sample_weight))
-        self.target_scale_ = np.where(spread > 0, spread, 1.0)
-        self.n_outputs_ = y.shape[1]
-        x, weight = self._rows(data)
-        target = as_tensor(((y - self.target_mean_) / self.target_scale_).astype(data.X.dtype))
-        return self._learn(half_squared, squared_error, x, target, weight)
+        return self._learn(data, squared_error if self.loss == "squared" else None)
 
     def _predict(self, X: np.ndarray) -> np.ndarray:
-        y = self._forward(X) * self.target_scale_ + self.target_mean_
-        return (y[:, 0] if self.target_ndim_ == 1 else y).astype(X.dtype)
-
-
-def cross_entropy(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the weighted mean cross-entropy of the module's logits."""
-    return weighted_mean(F.cross_entropy(module(x), y, reduction="none"), weight)
-
-
-def half_squared(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """Return half the weighted mean squared error."""
-    return weighted_mean(0.5 * (module(x) - y).square().sum(1), weight)
+        return self._unscaled(self._forward(X)).astype(X.dtype)

@@ -20,6 +20,7 @@ _WHERE = {
     "GINConv": "gin",
     "Heaviside": "activations",
     "LRU": "lru",
+    "MLP": "mlp",
     "MPNNConv": "message",
     "Maxout": "activations",
     "MessagePassing": "message",

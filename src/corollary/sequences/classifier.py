@@ -9,20 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 from sklearn.utils._param_validation import StrOptions
-from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, as_tensor
+from corollary.base import Data
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
-from corollary.networks.mlp import weighted_mean
+from corollary.gradient import GradientClassifier
 from corollary.sequences.common import BaseSequenceNetwork
 from corollary.sequences.network import POOLINGS
 
 __all__ = ["SequenceClassifier"]
 
 
-class SequenceClassifier(Classifier, BaseSequenceNetwork):
+class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     """Classify sequences of any length.
 
     Takes a list of integer sequences ``(t,)``, of vector sequences ``(t, d)``, of strings (read character by
@@ -123,23 +122,10 @@ class SequenceClassifier(Classifier, BaseSequenceNetwork):
         self.training = training
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
-        """Train on sequences X with labels y (n,), optionally weighted."""
-        return self._fit(X, y, sample_weight)
-
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)
-        x, weight = self._inputs(data.X), self._weights(data)
-        columns = as_tensor(data.y), None if weight is None else as_tensor(weight.astype(self.dtype_))
-        batches = RaggedBatches(x, *(c if c is None else c.to(x.flat.device) for c in columns))
-        return self._descend(cross_entropy, batches=batches, stratify=data.y)
+        batches = RaggedBatches(self._inputs(data.X), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(-1)))
-
-
-def cross_entropy(
-    module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, weight: Tensor | None = None
-) -> Tensor:
-    """Return the weighted mean of -log p of eq. 1."""
-    return weighted_mean(F.cross_entropy(module(x, lengths), y, reduction="none"), weight)

@@ -11,12 +11,12 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import GradientTrained
 from corollary.data.kinds import check_sequences
 from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientTrained
 from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
 
 __all__ = ["NAMES", "BaseSequence", "BaseSequenceNetwork", "evaluated", "in_batches", "scale_of"]
@@ -27,7 +27,7 @@ NAMES = {"string": "strings", "token": "lists of words", "code": "integers", "ve
 
 def in_batches(data: Ragged | RaggedBatches, steps: int = STEPS) -> Iterator[tuple[Tensor, ...]]:
     """Yield (rows, padded, lengths, ...) over sequences of like lengths, longest first."""
-    batch = data.padded if isinstance(data, Ragged) else data.batch
+    batch = data.padded if isinstance(data, Ragged) else lambda rows: data.batch(rows).inputs
     order = torch.argsort(data.lengths, descending=True, stable=True)
     begin = 0
     while begin < len(order):

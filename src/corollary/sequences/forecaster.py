@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from corollary.base import Data
+from corollary.engine.batches import Batch
 from corollary.engine.ragged import RaggedBatches, padding_mask
 from corollary.errors import value
 from corollary.sequences.common import BaseSequenceNetwork
@@ -147,7 +148,7 @@ class SequenceForecaster(BaseSequenceNetwork):
         self.n_outputs_ = self.n_features_in_
         x = self._inputs(data.X)
         scale = torch.as_tensor(self.feature_scale_).to(x.flat)
-        return self._descend(partial(step_error, scale=scale), batches=RaggedBatches(x))
+        return self._descend(partial(step_error, scale=scale), RaggedBatches(x))
 
     def _stepped(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Feed forecasts back, one step of the cell each, from the state at each series' own end."""
@@ -173,8 +174,9 @@ class SequenceForecaster(BaseSequenceNetwork):
         return torch.stack([x[rows, lengths + ahead] for ahead in range(self.horizon)], 1)
 
 
-def step_error(module: nn.Module, x: Tensor, lengths: Tensor, *, scale: Tensor) -> Tensor:
+def step_error(module: nn.Module, batch: Batch, *, scale: Tensor) -> Tensor:
     """Return the mean squared error of eq. 2 over the steps of a batch."""
+    x, lengths = batch.inputs
     change = (x[:, 1:] - x[:, :-1]) / scale
     inside = padding_mask(lengths - 1, x.shape[1] - 1, x.device)
     return (module(x[:, :-1]) - change)[inside].square().mean()

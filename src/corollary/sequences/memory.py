@@ -18,14 +18,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, GradientTrained, as_tensor
+from corollary.base import Data
 from corollary.data.kinds import check_texts
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged
 from corollary.engine.training import Training
 from corollary.errors import kind
+from corollary.gradient import GradientClassifier
 from corollary.sequences import words
 
 __all__ = ["MemoryNet", "MemoryNetwork", "position_weights"]
@@ -102,7 +105,7 @@ def _softmax(scores: Tensor, there: Tensor) -> Tensor:
     return torch.where(there, p, 0.0).nan_to_num(0.0)
 
 
-class MemoryNetwork(Classifier, GradientTrained):
+class MemoryNetwork(GradientClassifier):
     r"""Answer questions about facts, by several hops through a memory.
 
     A sample is one text: a fact per line, and the question on the last line. The answer is a label.
@@ -115,6 +118,8 @@ class MemoryNetwork(Classifier, GradientTrained):
         Width of the memory. Wider tells more words apart.
     n_facts : int, default=50
         How many of the latest facts are remembered.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -157,13 +162,17 @@ class MemoryNetwork(Classifier, GradientTrained):
         "n_hops": [Interval(Integral, 1, None, closed="left")],
         "width": [Interval(Integral, 1, None, closed="left")],
         "n_facts": [Interval(Integral, 1, None, closed="left")],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, n_hops=2, *, width=32, n_facts=50, training=None, random_state=None):
+    def __init__(
+        self, n_hops=2, *, width=32, n_facts=50, class_weight=None, training=None, random_state=None
+    ):
         self.n_hops = n_hops
         self.width = width
         self.n_facts = n_facts
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -199,7 +208,8 @@ class MemoryNetwork(Classifier, GradientTrained):
     def _learner(self, data: Data) -> Any:
         self.vocabulary_ = words.vocabulary(data.X, "word")
         facts, question = self._tensors(data.X)
-        return self._descend(answer_loss, facts, question, as_tensor(data.y), stratify=data.y)
+        batches = TensorBatches((facts, question), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _tensors(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         """Return facts (n, f, w), latest first, and questions (n, w), padded with 0."""
@@ -228,8 +238,3 @@ class MemoryNetwork(Classifier, GradientTrained):
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
-
-
-def answer_loss(module: nn.Module, facts: Tensor, question: Tensor, y: Tensor) -> Tensor:
-    """Return the mean cross-entropy of eq. 3."""
-    return nn.functional.cross_entropy(module(facts, question), y)

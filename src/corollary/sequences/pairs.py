@@ -11,11 +11,14 @@ import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Data, GradientTrained
+from corollary.base import Data
 from corollary.data.kinds import check_texts
+from corollary.engine.batches import Batch
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.errors import value
+from corollary.gradient import GradientTrained
+from corollary.losses import weighted_mean
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 
@@ -44,9 +47,9 @@ class BaseTranslator(GradientTrained):
         texts = ["".join(rng.choice(list("abc"), size=rng.integers(1, 5))) for _ in range(16)]
         return texts, [text[::-1] for text in texts]
 
-    def fit(self, X, y):
-        """Learn to turn each text of X into the text of y at the same place."""
-        return self._fit(X, y)
+    def fit(self, X, y, sample_weight=None):
+        """Learn to turn each text of X into the text of y at the same place; pairs may be weighted."""
+        return self._fit(X, y, sample_weight)
 
     def predict(self, X):
         """Return the best text that the beam finds, for each text."""
@@ -90,7 +93,7 @@ class BaseTranslator(GradientTrained):
     def _framed(self, X: Any, y: Any) -> RaggedBatches:
         """Return the pairs that a question is about."""
         X = self._query(X)
-        return RaggedBatches(self._sources(X), self._targets(self._check_y(X, y, filled=False)))
+        return RaggedBatches((self._sources(X), self._targets(self._check_y(X, y, filled=False))))
 
     def _pairs(self, data: Data) -> RaggedBatches:
         self.vocabulary_ = words.vocabulary(data.X, self.unit, self.max_words)
@@ -98,7 +101,9 @@ class BaseTranslator(GradientTrained):
         self.longest_ = (
             max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self.unit)) + 1
         )
-        return RaggedBatches(self._sources(data.X), self._targets(data.y))
+        return RaggedBatches(
+            (self._sources(data.X), self._targets(data.y)), weight=self._as_weight(data.sample_weight)
+        )
 
     def _device(self) -> Any:
         return next(self.module_.parameters()).device if hasattr(self, "module_") else current().device
@@ -136,7 +141,8 @@ def _losses(
     return losses * inside, inside
 
 
-def pair_loss(module: nn.Module, x: Tensor, x_lengths: Tensor, y: Tensor, y_lengths: Tensor) -> Tensor:
-    """Return the mean of -log p(y_t | y_<t, x) over the symbols of a batch."""
-    losses, inside = _losses(module, x, x_lengths, y, y_lengths)
-    return losses.sum() / inside.sum()
+def pair_loss(module: nn.Module, batch: Batch) -> Tensor:
+    """Return the mean of -log p(y_t | y_<t, x) over the symbols of a batch, weighted by pairs."""
+    losses, inside = _losses(module, *batch.inputs)
+    counts = inside.to(losses.dtype)
+    return weighted_mean(losses, counts if batch.weight is None else counts * batch.weight[:, None])

@@ -281,7 +281,7 @@ class Seq2Seq(BaseTranslator):
         pairs, plan = self._pairs(data), self._plan()
         grows = self.mixing_schedule == "linear"
         self.mixing_steps_ = plan.epochs * pairs.count(plan.batch_size) if grows else 0
-        return self._descend(pair_loss, batches=pairs)
+        return self._descend(pair_loss, pairs)
 
     def _module(self) -> Seq2SeqNetwork:
         names = ("hidden_size", "embedding_size", "n_layers", "attention", "dropout", "mixing")

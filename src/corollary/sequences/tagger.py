@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
+from sklearn.utils._param_validation import StrOptions
 
-from corollary.base import Data, Tagger
-from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
+from corollary.base import Data
+from corollary.engine.objective import Supervised
+from corollary.engine.ragged import RaggedBatches
+from corollary.gradient import GradientTagger
 from corollary.sequences.common import BaseSequenceNetwork
 
 __all__ = ["SequenceTagger"]
 
 
-class SequenceTagger(Tagger, BaseSequenceNetwork):
+class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     """Label every step of sequences of any length.
 
     Takes sequences as :class:`~corollary.SequenceClassifier` does, and for each a sequence of labels as long.
@@ -40,6 +41,8 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
         Share of activations dropped at random while training; more regularises more.
     truncation : int, optional
         Let gradients flow back over at most so many steps.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -73,6 +76,11 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
     [array([1, 1, 0])]
     """
 
+    _parameter_constraints = {
+        **BaseSequenceNetwork._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
+
     def __init__(
         self,
         cell="gru",
@@ -83,6 +91,7 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
         embedding_size=32,
         dropout=0.0,
         truncation=None,
+        class_weight=None,
         training=None,
         random_state=None,
     ):
@@ -93,6 +102,7 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
         self.embedding_size = embedding_size
         self.dropout = dropout
         self.truncation = truncation
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -110,13 +120,5 @@ class SequenceTagger(Tagger, BaseSequenceNetwork):
 
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)
-        x = self._inputs(data.X)
-        return self._descend(
-            step_cross_entropy, batches=RaggedBatches(x, Ragged.of(data.y, device=x.flat.device))
-        )
-
-
-def step_cross_entropy(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, _: Tensor) -> Tensor:
-    """Return the mean of -log p of eq. 1 over the steps of a batch."""
-    inside = padding_mask(lengths, x.shape[1], x.device)
-    return F.cross_entropy(module(x, lengths)[inside], y[inside])
+        batches = RaggedBatches(self._inputs(data.X), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)

@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, GradientTrained, as_tensor
+from corollary.base import Data
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientClassifier
 from corollary.sequences import words
-from corollary.sequences.classifier import cross_entropy
 from corollary.sequences.common import in_batches
 
 __all__ = ["TextCNN", "TextCNNNetwork"]
@@ -86,7 +87,7 @@ class TextCNNNetwork(nn.Module):
         return self.head(self.drop(torch.cat(found, 1)))
 
 
-class TextCNN(Classifier, GradientTrained):
+class TextCNN(GradientClassifier):
     """Classify texts by the phrases they hold.
 
     Parameters
@@ -105,6 +106,8 @@ class TextCNN(Classifier, GradientTrained):
         How often a word must occur to be told apart.
     max_length : int, default=400
         How many words of a text are read.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -151,6 +154,7 @@ class TextCNN(Classifier, GradientTrained):
         "max_words": [Interval(Integral, 1, None, closed="left")],
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "max_length": [Interval(Integral, 1, None, closed="left")],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
 
@@ -164,6 +168,7 @@ class TextCNN(Classifier, GradientTrained):
         max_words=20000,
         min_count=1,
         max_length=400,
+        class_weight=None,
         training=None,
         random_state=None,
     ):
@@ -174,6 +179,7 @@ class TextCNN(Classifier, GradientTrained):
         self.max_words = max_words
         self.min_count = min_count
         self.max_length = max_length
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -200,9 +206,8 @@ class TextCNN(Classifier, GradientTrained):
         if not widths.size or widths.min() < 1:
             raise value("TextCNN", "widths must be positive", tuple(widths.tolist()))
         self.vocabulary_ = words.vocabulary(data.X, "word", self.max_words, self.min_count)
-        x = self._ragged(data.X)
-        batches = RaggedBatches(x, as_tensor(data.y).to(x.flat.device))
-        return self._descend(cross_entropy, batches=batches, stratify=data.y)
+        batches = RaggedBatches(self._ragged(data.X), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         data, device = self._ragged(X), next(self.module_.parameters()).device

@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, check_count
+from corollary.engine.batches import Batch
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -290,7 +291,7 @@ class WaveNet(Density, Generator, BaseSequence):
         self.n_levels_ = self.levels if self.kind_ == "vector" else self.n_codes_
         self.length_ = max(1, round(np.mean([len(part) for part in data.X])))
         pieces = [part[i : i + self.window] for part in data.X for i in range(0, len(part), self.window)]
-        return self._descend(level_loss, batches=RaggedBatches(self._levels(pieces, current().device)))
+        return self._descend(level_loss, RaggedBatches(self._levels(pieces, current().device)))
 
     def _levels(self, parts: list[np.ndarray], device: Any) -> Ragged:
         return Ragged.of(parts, torch.int64, device)
@@ -362,6 +363,7 @@ def _begin(module: nn.Module) -> int:
     return int(module.levels)
 
 
-def level_loss(module: nn.Module, codes: Tensor, lengths: Tensor) -> Tensor:
+def level_loss(module: nn.Module, batch: Batch) -> Tensor:
     """Return the mean loss per level, in nats."""
+    codes, lengths = batch.inputs
     return _losses(module, codes, lengths).sum() / int(lengths.sum())

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corollary.base import GradientTrained
 from corollary.data.kinds import check_sets
 from corollary.engine.ragged import Ragged
 from corollary.engine.run import current
+from corollary.gradient import GradientTrained
 from corollary.sequences.common import evaluated, scale_of
 
 __all__ = ["BaseSets"]

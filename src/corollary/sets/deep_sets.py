@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, Regressor, as_tensor
+from corollary.base import Data
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.gradient import GradientClassifier, GradientRegressor
+from corollary.losses import REGRESSION
 from corollary.nn.deep_sets import POOLINGS, DeepSets
 from corollary.sequences.network import Standardise
 from corollary.sets.common import BaseSets
@@ -74,13 +76,13 @@ class _BaseDeepSets(BaseSets):
         module.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return module
 
-    def _batches(self, X: list[np.ndarray], y: np.ndarray) -> RaggedBatches:
-        self._scale(X)
-        x = self._ragged(X)
-        return RaggedBatches(x, as_tensor(y).to(x.flat.device))
+    def _learner(self, data: Data) -> Any:
+        self._scale(data.X)
+        batches = RaggedBatches(self._ragged(data.X), *self._supervision(data))
+        return self._descend(Supervised(self._criterion()), batches)
 
 
-class DeepSetsClassifier(Classifier, _BaseDeepSets):
+class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
     """Classify sets of any size.
 
     Parameters
@@ -91,6 +93,8 @@ class DeepSetsClassifier(Classifier, _BaseDeepSets):
         How elements are joined. Sums can count; means and maxima cannot.
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -127,15 +131,35 @@ class DeepSetsClassifier(Classifier, _BaseDeepSets):
     True
     """
 
+    _parameter_constraints = {
+        **_BaseDeepSets._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(64, 64),
+        *,
+        pooling="sum",
+        dropout=0.0,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes, pooling=pooling, dropout=dropout, training=training, random_state=random_state
+        )
+        self.class_weight = class_weight
+
     def _learner(self, data: Data) -> Any:
         self.n_outputs_ = len(self.classes_)
-        return self._descend(_cross_entropy, batches=self._batches(data.X, data.y), stratify=data.y)
+        return super()._learner(data)
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(1)))
 
 
-class DeepSetsRegressor(Regressor, _BaseDeepSets):
+class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
     """Predict numbers from sets of any size.
 
     Parameters
@@ -146,6 +170,11 @@ class DeepSetsRegressor(Regressor, _BaseDeepSets):
         How elements are joined. Sums can count; means and maxima cannot.
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
+    loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
+        What is minimised. "absolute" gives medians, "quantile" the quantile named below, "poisson" the rate of counts;
+        "absolute" and "huber" mind outliers less.
+    quantile : float, default=0.5
+        Level of the "quantile" loss.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -155,7 +184,7 @@ class DeepSetsRegressor(Regressor, _BaseDeepSets):
     ----------
     module_ : torch.nn.Module
         The trained network; its output is standardised.
-    target_mean_, target_scale_ : float
+    target_mean_, target_scale_ : ndarray of shape (1,)
         What turns its output into targets.
     n_features_in_ : int
         Width of an element.
@@ -166,7 +195,7 @@ class DeepSetsRegressor(Regressor, _BaseDeepSets):
 
     Notes
     -----
-    Minimises half the mean squared error of the standardised targets. A set may be empty: shape (0, d).
+    Minimises the mean loss of the standardised targets, by default half the squared error. A set may be empty: shape (0, d).
 
     Examples
     --------
@@ -178,21 +207,28 @@ class DeepSetsRegressor(Regressor, _BaseDeepSets):
     True
     """
 
-    def _learner(self, data: Data) -> Any:
-        self.n_outputs_ = 1
-        y = np.asarray(data.y, dtype=np.float64)
-        self.target_mean_, self.target_scale_ = float(y.mean()), float(y.std()) or 1.0
-        scaled = ((y - self.target_mean_) / self.target_scale_).astype(self.dtype_)
-        return self._descend(_half_squared, batches=self._batches(data.X, scaled))
+    _parameter_constraints = {
+        **_BaseDeepSets._parameter_constraints,
+        "loss": [StrOptions(set(REGRESSION))],
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(64, 64),
+        *,
+        pooling="sum",
+        dropout=0.0,
+        loss="squared",
+        quantile=0.5,
+        training=None,
+        random_state=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes, pooling=pooling, dropout=dropout, training=training, random_state=random_state
+        )
+        self.loss = loss
+        self.quantile = quantile
 
     def _predict(self, X: list[np.ndarray]) -> np.ndarray:
-        out = np.stack(self._evaluate(X, self.module_))[:, 0]
-        return out * np.asarray(self.target_scale_, out.dtype) + np.asarray(self.target_mean_, out.dtype)
-
-
-def _cross_entropy(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(module(x, lengths), y)
-
-
-def _half_squared(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor) -> Tensor:
-    return 0.5 * (module(x, lengths)[:, 0] - y).square().mean()
+        return self._unscaled(np.stack(self._evaluate(X, self.module_)))

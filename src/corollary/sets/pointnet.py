@@ -12,20 +12,22 @@ the cloud (3). Its class is read from that; the part of a point from its own fea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, Tagger, as_tensor
-from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
+from corollary.base import Data
+from corollary.engine.objective import Supervised
+from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
+from corollary.gradient import GradientClassifier, GradientTagger
+from corollary.losses import CrossEntropy
 from corollary.nn.deep_sets import set_pool
 from corollary.sequences.common import in_batches
 from corollary.sets.common import BaseSets
@@ -103,6 +105,19 @@ class PointNetwork(nn.Module):
         return self.head(cloud), (eye - T @ T.transpose(1, 2)).square().sum((1, 2))
 
 
+@dataclass(frozen=True)
+class TurnedCrossEntropy(CrossEntropy):
+    """The cross-entropy of clouds or of their points, plus eq. 2 of their cloud times ``orthogonality``."""
+
+    orthogonality: float = 0.0
+
+    def __call__(self, output: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
+        """Return one loss per cloud, or per point."""
+        logits, turned = output
+        losses = super().__call__(logits, target)
+        return losses + self.orthogonality * turned.reshape(-1, *[1] * (losses.ndim - 1))
+
+
 class _BasePointNet(BaseSets):
     _segment = False
     _training_defaults = {"epochs": 40, "learning_rate": 1e-3, "batch_size": 16, "clip_norm": 1.0}
@@ -110,13 +125,24 @@ class _BasePointNet(BaseSets):
         "width": [Interval(Integral, 1, None, closed="left")],
         "orthogonality": [Interval(Real, 0, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, width=16, *, orthogonality=1e-3, dropout=0.3, training=None, random_state=None):
+    def __init__(
+        self,
+        width=16,
+        *,
+        orthogonality=1e-3,
+        dropout=0.3,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
         self.width = width
         self.orthogonality = orthogonality
         self.dropout = dropout
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -133,6 +159,11 @@ class _BasePointNet(BaseSets):
             dropout=self.dropout,
         )
         return net.to(getattr(torch, self.dtype_))
+
+    def _learner(self, data: Data) -> Any:
+        criterion = TurnedCrossEntropy(len(self.classes_), -1, self.orthogonality)
+        batches = RaggedBatches(self._centred(data.X), *self._supervision(data))
+        return self._descend(Supervised(criterion), batches)
 
     def _centred(self, sets: list[np.ndarray], device: Any = None) -> Ragged:
         """Return clouds with their centre at 0 and their farthest point at 1, as the published data have them."""
@@ -158,7 +189,7 @@ class _BasePointNet(BaseSets):
         return out
 
 
-class PointNet(Classifier, _BasePointNet):
+class PointNet(GradientClassifier, _BasePointNet):
     """Classify clouds of points.
 
     Parameters
@@ -169,6 +200,8 @@ class PointNet(Classifier, _BasePointNet):
         Weight of the regulariser that keeps the turn of the features near a rotation.
     dropout : float, default=0.3
         Share of activations dropped at random while training; more regularises more.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -208,17 +241,11 @@ class PointNet(Classifier, _BasePointNet):
     True
     """
 
-    def _learner(self, data: Data) -> Any:
-        x = self._centred(data.X)
-        loss = partial(cloud_loss, weight=self.orthogonality)
-        batches = RaggedBatches(x, as_tensor(data.y).to(x.flat.device))
-        return self._descend(loss, batches=batches, stratify=data.y)
-
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._probabilities(X))
 
 
-class PointNetSegmenter(Tagger, _BasePointNet):
+class PointNetSegmenter(GradientTagger, _BasePointNet):
     """Label every point of clouds, by the part it belongs to.
 
     Parameters
@@ -229,6 +256,8 @@ class PointNetSegmenter(Tagger, _BasePointNet):
         Weight of the regulariser that keeps the turn of the features near a rotation.
     dropout : float, default=0.3
         Share of activations dropped at random while training; more regularises more.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -268,23 +297,3 @@ class PointNetSegmenter(Tagger, _BasePointNet):
         rng = np.random.default_rng(0)
         X = [rng.normal(size=(m, 3)) for m in rng.integers(2, 8, size=20)]
         return X, [(x[:, 0] > 0).astype(int) for x in X]
-
-    def _learner(self, data: Data) -> Any:
-        x = self._centred(data.X)
-        loss = partial(part_loss, weight=self.orthogonality)
-        return self._descend(loss, batches=RaggedBatches(x, Ragged.of(data.y, device=x.flat.device)))
-
-
-def cloud_loss(module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, *, weight: float) -> Tensor:
-    """Return the mean cross-entropy plus the weighted regulariser."""
-    logits, turned = module(x, lengths)
-    return F.cross_entropy(logits, y) + weight * turned.mean()
-
-
-def part_loss(
-    module: nn.Module, x: Tensor, lengths: Tensor, y: Tensor, _: Tensor, *, weight: float
-) -> Tensor:
-    """Return the mean cross-entropy over points plus the weighted regulariser."""
-    logits, turned = module(x, lengths)
-    inside = padding_mask(lengths, x.shape[1], x.device)
-    return F.cross_entropy(logits[inside], y[inside]) + weight * turned.mean()

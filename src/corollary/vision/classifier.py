@@ -15,14 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Classifier, Data, GradientTrained, as_tensor
+from corollary.base import Data, as_tensor
 from corollary.data.kinds import check_images
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import with_accuracy
 from corollary.engine.training import Training
-from corollary.networks.mlp import weighted_mean
+from corollary.gradient import GradientClassifier, GradientTrained
+from corollary.losses import CrossEntropy
 from corollary.vision.net import Standardise
 from corollary.vision.nets import CLASSIFIERS, build, named
 
@@ -32,16 +34,20 @@ AUXILIARY_WEIGHT = 0.3
 PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
 
 
-def objective(
-    module: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the cross-entropy, eq. 1, and the accuracy."""
-    out = module(x)
-    logits, *side = out if isinstance(out, tuple) else (out,)
-    loss = weighted_mean(F.cross_entropy(logits, y, reduction="none"), weight)
-    for extra in side:
-        loss = loss + AUXILIARY_WEIGHT * weighted_mean(F.cross_entropy(extra, y, reduction="none"), weight)
-    return loss, {"accuracy": (logits.detach().argmax(1) == y).to(torch.float64).mean()}
+class AuxiliaryCrossEntropy(CrossEntropy):
+    """Eq. 1, with the auxiliary classifiers where the output has some."""
+
+    def __call__(self, output: Tensor | tuple[Tensor, ...], target: Tensor) -> Tensor:
+        """Return one loss per image."""
+        logits, *side = output if isinstance(output, tuple) else (output,)
+        losses = super().__call__(logits, target)
+        for extra in side:
+            losses = losses + AUXILIARY_WEIGHT * super().__call__(extra, target)
+        return losses
+
+    def accuracy(self, output: Tensor | tuple[Tensor, ...], target: Tensor) -> Tensor:
+        """Return which guesses are right."""
+        return super().accuracy(output[0] if isinstance(output, tuple) else output, target)
 
 
 class BaseImageEstimator(GradientTrained):
@@ -83,7 +89,7 @@ class BaseImageEstimator(GradientTrained):
         return self._forward(X, call, chunk)
 
 
-class ImageClassifier(Classifier, BaseImageEstimator):
+class ImageClassifier(GradientClassifier, BaseImageEstimator):
     """Classify images with a convolutional net or a vision transformer.
 
     Every net takes its published size for large images; for images up to 64 pixels it keeps its layout, with a
@@ -175,9 +181,8 @@ class ImageClassifier(Classifier, BaseImageEstimator):
         return self._fit(X, y, sample_weight)
 
     def _learner(self, data: Data) -> Any:
-        x, weight = self._images(data), self._weights(data)
-        w = None if weight is None else as_tensor(weight).to(x.dtype)
-        return self._descend(objective, x, as_tensor(data.y), w, stratify=data.y)
+        batches = TensorBatches(self._images(data), *self._supervision(data))
+        return self._descend(with_accuracy(AuxiliaryCrossEntropy(len(self.classes_))), batches)
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1))

@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval
-from torch import Tensor, nn
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
 
 from corollary.base import Data, as_tensor
 from corollary.data.arrays import as_array
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import with_accuracy
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.losses import CrossEntropy
+from corollary.roles import class_weights
 from corollary.vision.classifier import BaseImageEstimator
 from corollary.vision.nets import SEGMENTERS
 
@@ -39,13 +42,6 @@ def intersection_over_union(y_true: Any, y_pred: Any, classes: Any) -> np.ndarra
     return np.divide(both, either, out=np.full(len(both), np.nan), where=either > 0)
 
 
-def objective(module: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the mean cross-entropy over pixels, and the share of pixels that are right."""
-    logits = module(x)
-    right = (logits.detach().argmax(1) == y).to(torch.float64).mean()
-    return F.cross_entropy(logits, y), {"accuracy": right}
-
-
 class Segmenter(BaseImageEstimator):
     """Find the class of every pixel with a U-Net.
 
@@ -58,6 +54,8 @@ class Segmenter(BaseImageEstimator):
         up to 64 pixels.
     options : dict, optional
         Further arguments of the net's class, such as ``{"depth": 3}``.
+    class_weight : dict or "balanced", optional
+        Weights of the classes, for every pixel.
     training : Training, optional
         How to descend.
     random_state : int or RandomState, optional
@@ -99,13 +97,17 @@ class Segmenter(BaseImageEstimator):
         "net": [str, type],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "options": [None, dict],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, net="unet", *, width=None, options=None, training=None, random_state=None):
+    def __init__(
+        self, net="unet", *, width=None, options=None, class_weight=None, training=None, random_state=None
+    ):
         self.net = net
         self.width = width
         self.options = options
+        self.class_weight = class_weight
         self.training = training
         self.random_state = random_state
 
@@ -118,9 +120,9 @@ class Segmenter(BaseImageEstimator):
         X = np.random.default_rng(0).uniform(size=(12, 8, 8)).astype(np.float32)
         return X, (X > 0.5).astype(int)
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train on images X, as :class:`~corollary.ImageClassifier` takes them, with masks y (n, h, w) of labels."""
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
     def _check_y(self, X: np.ndarray, y: Any) -> np.ndarray:
         masks = self._masks(X, y)
@@ -149,7 +151,16 @@ class Segmenter(BaseImageEstimator):
         return masks
 
     def _learner(self, data: Data) -> Any:
-        return self._descend(objective, self._images(data), as_tensor(data.y))
+        x, criterion = self._images(data), CrossEntropy(len(self.classes_))
+        batches = TensorBatches(x, as_tensor(data.y), self._as_weight(self._weights(data)))
+        return self._descend(with_accuracy(criterion), batches)
+
+    def _weights(self, data: Data) -> np.ndarray | None:
+        """Return the weight of every image, or of every pixel if the classes have weights."""
+        if self.class_weight is None:
+            return data.sample_weight
+        by_pixel = class_weights(self.class_weight, self.classes_, data.y.ravel()).reshape(data.y.shape)
+        return by_pixel if data.sample_weight is None else by_pixel * data.sample_weight[:, None, None]
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1).contiguous())
