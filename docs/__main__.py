@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 from docs.pages import pages
+from docs.stub import STUB, stub
 
 HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Write every page that changed."""
+    """Write every page that changed, and the type stub of the package."""
     written = 0
-    for name, text in pages().items():
-        path = HERE / name
+    for path, text in {STUB: stub(), **{HERE / name: text for name, text in pages().items()}}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

@@ -113,7 +113,7 @@ def _pairs(X: Any) -> np.ndarray:
 def _measured(
     metric: str, measure: str, larger_is_better: bool = True, prepare: str = "", usual: bool = True
 ) -> Task:
-    how = {"prepare": _later("comparison", prepare)} if prepare else {}
+    how: dict[str, Any] = {"prepare": _later("comparison", prepare)} if prepare else {}
     return Task(metric, _later("comparison", measure), larger_is_better, usual=usual, **how)
 
 

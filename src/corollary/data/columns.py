@@ -73,7 +73,7 @@ def _scaling(values: np.ndarray) -> dict[str, float]:
 
 def _values(column: Any) -> list[str | None]:
     """Return the categories in order; a missing value is one of them, the last."""
-    texts = sorted({str(value) for value in column.dropna().unique()})
+    texts: list[str | None] = [*sorted({str(value) for value in column.dropna().unique()})]
     return [*texts, None] if column.isna().any() else texts
 
 

@@ -131,7 +131,8 @@ def from_arrays(arrays: dict[str, np.ndarray], kind: str | None, target: str | N
     if {"x_train", "x_test"} <= set(arrays):
         return _with_split(arrays, kind, name)
     rest = {k: v for k, v in arrays.items() if k != key}
-    y, lengths = arrays[key] if key else None, rest.get("lengths")
+    y: Any = arrays[key] if key else None
+    lengths = rest.get("lengths")
     X = _examples(rest, kind, name)
     if y is not None and lengths is not None and y.ndim == 1 and len(y) == lengths.sum() != len(lengths):
         y = concatenated(y, lengths, "load")  # one label per step

@@ -306,7 +306,7 @@ def sparse_tensor(matrix: Any) -> Tensor:
     parts = (torch.from_numpy(np.ascontiguousarray(part)) for part in (csr.indptr, csr.indices, csr.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")
-        return torch.sparse_csr_tensor(*parts, size=csr.shape)
+        return torch.sparse_csr_tensor(*parts, size=csr.shape)  # type: ignore[misc, arg-type]
 
 
 def sum_of_squares(X: Tensor) -> float:

@@ -90,7 +90,8 @@ def panels(n: int, K: int, dtype: Any) -> np.ndarray:
 
 def packed(B: np.ndarray) -> np.ndarray:
     """Return the columns of B (n, K) in panels, zeros behind them."""
-    wide = panels(*B.shape, B.dtype)
+    n, K = B.shape
+    wide = panels(n, K, B.dtype)
     width = wide.shape[2]
     for p, panel in enumerate(wide):
         part = B[:, p * width : (p + 1) * width]
@@ -126,7 +127,8 @@ class DenseRows:
 
     def back_product(self, B: np.ndarray) -> np.ndarray:
         """Return Xᵀ B."""
-        sums = partial_sums(*self.X.shape, B.shape[1], self.X.dtype)
+        n, d = self.X.shape
+        sums = partial_sums(n, d, B.shape[1], self.X.dtype)
         _back_product(self.X, packed(B), sums)
         return unpacked(sums.sum(0), B.shape[1])
 

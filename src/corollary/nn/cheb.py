@@ -136,7 +136,7 @@ class ChebConv(nn.Module):
     def reset_parameters(self) -> None:
         """Draw new weights."""
         for lin in self.lins:
-            lin.reset_parameters()
+            lin.reset_parameters()  # type: ignore[operator]
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -193,7 +193,9 @@ class ChebConv(nn.Module):
         """Return X W_k^T for every k."""
         if isinstance(self.lins[0], nn.LazyLinear):
             return [lin(x) for lin in self.lins]
-        return project(x, torch.cat([lin.weight for lin in self.lins])).split(self.out_channels, -1)
+        return project(x, torch.cat([lin.get_parameter("weight") for lin in self.lins])).split(
+            self.out_channels, -1
+        )
 
     def _clenshaw(self, terms: Sequence[Tensor], apply) -> Tensor:  # type: ignore[no-untyped-def]
         now, after = terms[-1].contiguous(), None

@@ -120,7 +120,7 @@ class _Attend(torch.autograd.Function):
         arrays = [_array(t) for t in (flat, at_source, at_target, *parts)]
         number = arrays[0].dtype.type(ctx.slope)
         made = [t.numpy() for t in (ds, d_target, dx, d_source)]
-        gat_kernels.backward(
+        gat_kernels.backward(  # type: ignore[call-arg]
             rows, columns, place, *arrays, number, alpha.numpy(), _array(g.flatten(1)), *made
         )
         d_extra = None
@@ -240,7 +240,7 @@ class GATConv(nn.Module):
         """Draw new weights."""
         for layer in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if layer is not None:
-                layer.reset_parameters()
+                layer.reset_parameters()  # type: ignore[operator]
         for vector in (self.att_src, self.att_dst, self.att_edge):
             if vector is not None:
                 nn.init.xavier_uniform_(

@@ -178,7 +178,7 @@ class GCNConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights and forget the cached graph."""
-        self.lin.reset_parameters()
+        self.lin.reset_parameters()  # type: ignore[operator]
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         self._first = None

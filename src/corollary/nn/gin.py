@@ -83,7 +83,7 @@ class GINConv(nn.Module):
         """Draw new weights."""
         for layer in self.nn.modules():
             if layer is not self.nn and hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+                layer.reset_parameters()  # type: ignore[operator]
         self.eps.data.fill_(self.initial_eps)
 
     def forward(

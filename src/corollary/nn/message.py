@@ -166,7 +166,7 @@ class MPNNConv(MessagePassing):
         h = (at_source, at_target)
         return own + self.mix(self.propagate(edge_index, h=h, edge_weight=edge_weight))
 
-    def message(self, h_i: Tensor, h_j: Tensor, edge_weight: Tensor | None) -> Tensor:
+    def message(self, h_i: Tensor, h_j: Tensor, edge_weight: Tensor | None) -> Tensor:  # type: ignore[override]
         """Return the rectified sum of both ends' terms, times the edge's weight."""
         out = torch.relu(h_i + h_j)
         return out if edge_weight is None else out * edge_weight[:, None]

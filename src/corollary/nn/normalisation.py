@@ -19,6 +19,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,7 +30,13 @@ from corollary.errors import unknown, value
 __all__ = ["NORMS", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "norm"]
 
 
-class _Alone:
+if TYPE_CHECKING:
+    from torch.nn.modules.batchnorm import _BatchNorm as _Base
+else:
+    _Base = object
+
+
+class _Alone(_Base):
     """Normalise one value per channel with the running statistics; torch refuses it while training."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -90,6 +97,7 @@ def norm(name: str | None, over: int | nn.Module) -> nn.Module:
 def _after(name: str, layer: nn.Module) -> nn.Module:
     if isinstance(layer, nn.Linear):
         return NORMS[name](layer.out_features)
+    assert isinstance(layer.weight, Tensor) and isinstance(layer.out_channels, int)
     axes = layer.weight.ndim - 2
     return AFTER_CONVOLUTION[name](layer.out_channels, axes)
 

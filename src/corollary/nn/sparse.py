@@ -41,7 +41,7 @@ class Compressed(NamedTuple):
     """One direction of the matrix in CSR form; ``edge`` says which edge each entry is."""
 
     start: np.ndarray  # (n + 1,)
-    index: np.ndarray  # (E,)
+    index: np.ndarray  # type: ignore[assignment]  # (E,)
     edge: Tensor  # (E,)
     bounds: np.ndarray  # rows at which the blocks of equal work begin
     sorted: bool  # whether the edges were in this order from the first
@@ -313,7 +313,7 @@ def _torch_product(matrix: Sparse, x: Tensor, transposed: bool) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         shape = (matrix.shape[transposed], x.shape[0])
-        return torch.sparse_csr_tensor(*matrix._kept[key], entries, shape, check_invariants=False) @ x
+        return torch.sparse_csr_tensor(*matrix._kept[key], entries, shape, check_invariants=False) @ x  # type: ignore[call-arg, arg-type]
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -1,0 +1,23 @@
+"""The type stub of the package: its names are resolved when first used, which editors and type checkers cannot follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import corollary
+from corollary import catalog
+
+__all__ = ["STUB", "stub"]
+
+STUB = Path(corollary.__file__).parent / "__init__.pyi"
+
+
+def stub() -> str:
+    """Return ``corollary/__init__.pyi``: every public name, imported from where it is made."""
+    systems = {e.name: e.module for e in catalog.entries() if e.module.startswith("corollary.")}
+    names = {**systems, **corollary._TOOLS}
+    lines = ["# Written by `make docs` from the catalog.", ""]
+    lines += [f"from corollary import {room} as {room}" for room in sorted(corollary._ROOMS)]
+    by_place = sorted((module, name) for name, module in names.items())
+    lines += [f"from {module} import {name} as {name}" for module, name in by_place]
+    return "\n".join([*lines, "", "__version__: str", ""])
