@@ -10,5 +10,5 @@ assert_type(model, corollary.networks.mlp.MLPClassifier)
 assert_type(Run(progress=False).world, int)
 assert_type(metrics.frechet_distance([[0.0], [1.0]], [[0.0], [1.0]]), float)
 residual: type[nn.Residual] = corollary.Residual
-corollary.NoSuchThing  # type: ignore[attr-defined]
+missing = corollary.NoSuchThing  # type: ignore[attr-defined]
 again = load("model.safetensors")
