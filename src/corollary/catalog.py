@@ -193,6 +193,8 @@ muon             | create name=muon       | optim | table | | optimiser | Orthog
 schedules        | schedule               | optim | table | | function | Step-size schedules
 # data
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
+# metrics
+metrics          | fid                    | metrics | table | | function | Distances between real and drawn samples: FID, precision and recall, Wasserstein, MMD
 """
 
 _OURS: tuple[Entry, ...] = tuple(_entries())

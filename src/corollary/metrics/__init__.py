@@ -1,5 +1,22 @@
-"""Measures of models: what scikit-learn's metrics do not have."""
+"""Measures of generative models: distances between samples, distributions and their features."""
 
-from corollary.metrics.frechet import frechet_distance
+from corollary.metrics.divergences import inception_score, jensen_shannon, mmd, perplexity, wasserstein
+from corollary.metrics.features import RandomFeatures, features_of
+from corollary.metrics.frechet import Moments, fid, frechet_distance, gaussian_distance
+from corollary.metrics.neighbours import density_coverage, precision_recall
 
-__all__ = ["frechet_distance"]
+__all__ = [
+    "Moments",
+    "RandomFeatures",
+    "density_coverage",
+    "features_of",
+    "fid",
+    "frechet_distance",
+    "gaussian_distance",
+    "inception_score",
+    "jensen_shannon",
+    "mmd",
+    "perplexity",
+    "precision_recall",
+    "wasserstein",
+]

@@ -4,7 +4,9 @@ Between :math:`N(\mu, A)` and :math:`N(\nu, B)` the squared Wasserstein-2 distan
 
 .. math:: \|\mu - \nu\|^2 + \operatorname{tr} A + \operatorname{tr} B - 2 \operatorname{tr} (A^{1/2} B A^{1/2})^{1/2}. \tag{1}
 
-Of the activations of an Inception network it is the "Fréchet inception distance".
+With :math:`A = L L^\top`, the last root has the trace of :math:`(L^\top B L)^{1/2}` (2): a Cholesky factor, two products and the
+eigenvalues of a symmetric matrix, and no root of a matrix that is not symmetric. Of the activations of an Inception network
+it is the "Fréchet inception distance" (FID).
 """
 
 from __future__ import annotations
@@ -12,40 +14,135 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from corollary import errors
+from corollary.metrics.features import feature_blocks
 
-__all__ = ["frechet_distance"]
+__all__ = ["Moments", "fid", "frechet_distance", "gaussian_distance"]
 
 
-def frechet_distance(real: Any, drawn: Any) -> float:
-    """Return the squared Fréchet distance (1) between the Gaussians of two samples.
+class Moments:
+    """Mean and covariance of rows that come block by block, in float64.
+
+    Blocks are merged by the update of Chan, Golub and LeVeque, which does not cancel for data far from zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3)) + 1e6
+    >>> moments = Moments()
+    >>> for block in np.array_split(X, 7):
+    ...     moments.update(block)
+    >>> bool(np.allclose(moments.covariance, np.cov(X.T)))
+    True
+    """
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.mean: Any = 0.0
+        self.scatter: Any = 0.0  # sum of the outer products of differences from the mean
+
+    def update(self, rows: Any) -> None:
+        """Take in a block (m, f)."""
+        x = torch.as_tensor(np.asarray(rows, dtype=np.float64))
+        m, mean = len(x), x.mean(0)
+        gap = mean - self.mean
+        x = x - mean
+        self.scatter = self.scatter + x.T @ x + torch.outer(gap, gap) * (self.n * m / (self.n + m))
+        self.n += m
+        self.mean = self.mean + gap * (m / self.n)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """The covariance (f, f), divided by n - 1."""
+        found: np.ndarray = (self.scatter / max(self.n - 1, 1)).numpy()
+        return found
+
+
+def gaussian_distance(mean_a: Any, cov_a: Any, mean_b: Any, cov_b: Any) -> float:
+    """Return eq. 1 for two Gaussians given by means (f,) and covariances (f, f).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gaussian_distance([0.0, 0.0], np.eye(2), [3.0, 4.0], np.eye(2))
+    25.0
+    """
+    mu, nu, A, B = (
+        torch.as_tensor(np.asarray(part, dtype=np.float64)) for part in (mean_a, mean_b, cov_a, cov_b)
+    )
+    if not (mu.shape == nu.shape and A.shape == B.shape == (len(mu), len(mu))):
+        must = "means must be (f,) and covariances (f, f)"
+        got = f"{tuple(mu.shape)}, {tuple(A.shape)}, {tuple(nu.shape)} and {tuple(B.shape)}"
+        raise errors.value("gaussian_distance", must, got)
+    L = _factor(A)
+    cross = torch.linalg.eigvalsh(L.T @ B @ L).clamp_min(0).sqrt().sum()
+    gap = mu - nu
+    return max(0.0, float(gap @ gap + A.trace() + B.trace() - 2 * cross))
+
+
+def _factor(A: Tensor) -> Tensor:
+    """Return L with A = L Lᵀ, also where A is only semi-definite."""
+    L, failed = torch.linalg.cholesky_ex(A)
+    if not int(failed):
+        return L
+    values, vectors = torch.linalg.eigh(A)
+    return vectors * values.clamp_min(0).sqrt()
+
+
+def fid(real: Any, fake: Any, features: Any = None) -> float:
+    """Return the Fréchet distance between the features of two samples; 0 is best.
 
     Parameters
     ----------
-    real, drawn : array-like of shape (n, ...) and (m, ...)
-        Samples; all axes but the first are flattened.
+    real, fake : array-like of shape (n, ...) and (m, ...), or iterators of blocks of rows
+        Samples. An iterator is read once, so that neither side need fit into memory.
+    features : callable, torch.nn.Module or estimator, optional
+        What is compared; by default the numbers of a table as they are, and random convolutional features of
+        images, with a warning.
 
     Returns
     -------
     float
-        0 if mean and covariance agree. Costs O((n + m) d² + d³).
+        Eq. 1 of the module. Costs O((n + m) f² + f³) for f features.
+
+    References
+    ----------
+    .. [1] M. Heusel et al. (2017). GANs trained by a two time-scale update rule converge to a local Nash
+       equilibrium. NeurIPS, eq. 6.
 
     Examples
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
-    >>> round(frechet_distance(X, X + [1.0, 2.0, 2.0]), 6)
+    >>> round(fid(X, X + [1.0, 2.0, 2.0]), 6)
     9.0
     """
-    x, y = (np.asarray(sample, dtype=float) for sample in (real, drawn))
-    x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
-    if x.shape[1] != y.shape[1] or min(len(x), len(y)) < 2:
-        must = "both samples must have at least two rows and the same number of features"
-        raise errors.value("frechet_distance", must, f"shapes {np.shape(real)} and {np.shape(drawn)}")
-    means = x.mean(0) - y.mean(0)
-    a, b = np.atleast_2d(np.cov(x.T)), np.atleast_2d(np.cov(y.T))
-    values, vectors = np.linalg.eigh(a)
-    root = vectors * np.sqrt(values.clip(0)) @ vectors.T
-    cross = np.sqrt(np.linalg.eigvalsh(root @ b @ root).clip(0)).sum()
-    return float(means @ means + np.trace(a) + np.trace(b) - 2 * cross)
+    sides = []
+    for name, sample in (("real", real), ("fake", fake)):
+        moments = Moments()
+        for block in feature_blocks(sample, features, "fid"):
+            moments.update(block)
+        if moments.n < 2:
+            raise errors.value("fid", f"{name} must have at least two samples", moments.n)
+        sides.append(moments)
+    a, b = sides
+    if len(a.mean) != len(b.mean):
+        must = "real and fake must have the same number of features"
+        raise errors.value("fid", must, f"{len(a.mean)} and {len(b.mean)}")
+    return gaussian_distance(a.mean, a.covariance, b.mean, b.covariance)
+
+
+def frechet_distance(real: Any, drawn: Any) -> float:
+    """Return the Fréchet distance between the numbers of two samples themselves, all axes but the first flattened.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).random((50, 4, 4))
+    >>> round(frechet_distance(images, images), 6)
+    0.0
+    """
+    return fid(real, drawn, features=lambda block: block.reshape(len(block), -1))
