@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
+import scipy.sparse
 import torch
 
 from corollary import nn
@@ -242,3 +243,171 @@ def test_two_kinds_of_nodes_may_send_messages():
     torch.testing.assert_close(back, out)
     with pytest.raises(ValueError, match=r"nodes 0 to 2 \(x of targets has 3 rows\); got 0 to 3"):
         nn.MessagePassing().propagate(edges.flip(0), x=(senders, receivers))
+
+
+# --- sparse matrices in the place of edges ----------------------------------------------------------------
+
+
+def directed():
+    """Return features, edges that go one way with weights, and the matrix with a row per target."""
+    torch.manual_seed(3)
+    dense = torch.rand(12, 12) * (torch.rand(12, 12) < 0.3)
+    dense.fill_diagonal_(
+        0.0
+    )  # torch_geometric adds to the loops of a matrix, but keeps those of a list of edges
+    targets, sources = dense.nonzero().T
+    return torch.randn(12, 5), torch.stack([sources, targets]), dense[targets, sources], dense.to_sparse_coo()
+
+
+FORMS = {
+    "coo": lambda m: m,
+    "csr": lambda m: m.to_sparse_csr(),
+    "csc": lambda m: m.to_sparse_csc(),
+    "scipy": lambda m: scipy.sparse.coo_matrix(
+        (m.coalesce().values().numpy(), m.coalesce().indices().numpy()), m.shape
+    ),
+}
+LAYERS = {
+    "gcn": lambda: nn.GCNConv(5, 3),
+    "cheb": lambda: nn.ChebConv(5, 3, K=3),
+    "gin": lambda: nn.GINConv(torch.nn.Linear(5, 3)),
+    "mpnn": lambda: nn.MPNNConv(5, 3),
+    "spectral": lambda: nn.SpectralConv(5, 3),
+    "gat": lambda: nn.GATConv(5, 3, heads=2, edge_dim=1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC) tensor support")
+def test_a_sparse_matrix_stands_for_its_edges(name, form):
+    x, edges, weight, matrix = directed()
+    layer = LAYERS[name]().eval()
+    key = {"gat": "edge_attr"}.get(name, "edge_weight")
+    expected = layer(x, edges, **{key: weight})
+    for _ in range(2):  # made, and found again
+        torch.testing.assert_close(layer(x, FORMS[form](matrix)), expected, atol=1e-5, rtol=1e-5)
+    make = {  # its GATConv leaves the entries of torch's matrices out
+        "gcn": lambda: pyg.GCNConv(5, 3),
+        "gin": lambda: pyg.GINConv(torch.nn.Linear(5, 3)),
+    }.get(name)
+    if make is not None and form == "csr":
+        theirs = make()
+        theirs.load_state_dict(layer.state_dict())
+        torch.testing.assert_close(theirs(x, matrix.to_sparse_csr()), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_sparse_matrix_that_changes_is_read_again_and_has_a_gradient():
+    x, edges, weight, matrix = directed()
+    layer, rows = nn.GCNConv(5, 3), matrix.clone().to_sparse_csr()
+    layer(x, rows)
+    rows.values().mul_(3.0)
+    torch.testing.assert_close(layer(x, rows), layer(x, edges, 3 * weight), atol=1e-5, rtol=1e-5)
+    learned = matrix.to_sparse_csr().requires_grad_()
+    w = weight.clone().requires_grad_()
+    layer(x, learned).square().sum().backward()
+    layer(x, edges, w).square().sum().backward()
+    given = torch.sparse_coo_tensor(edges.flip(0), w.grad, matrix.shape).to_dense()
+    torch.testing.assert_close(learned.grad.to_dense(), given, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda m: nn.GCNConv(5, 3, flow="target_to_source")(torch.ones(12, 5), m), "needs flow='source_to_target'; got"),
+    (lambda m: nn.GCNConv(5, 3)(torch.ones(12, 5), m, torch.ones(4)), r"entries, so no others .* shape \(4,\)"),
+    (lambda m: nn.GCNConv(5, 3)(torch.ones(3, 5), m), "edges must join nodes 0 to 2"),
+    (lambda m: nn.GINConv(torch.nn.Linear(5, 3))((torch.ones(3, 5), None), m), "size says 12 sources"),
+])  # fmt: skip
+def test_bad_matrices_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(directed()[3])
+
+
+# --- what a message passing layer may write ---------------------------------------------------------------
+
+
+def written(base):
+    class Written(base):
+        def __init__(self):
+            super().__init__(aggr="max")
+
+        def forward(self, x, edge_index, **given):
+            return self.propagate(edge_index, x=x, edge=self.edge_updater(edge_index, x=x), **given)
+
+        def edge_update(self, x_i, x_j):
+            return x_i - x_j
+
+        def message(self, x_j, edge, scale=2.0):
+            return scale * x_j + edge
+
+        def aggregate(self, inputs, index, dim_size=None):
+            total = inputs.new_zeros(dim_size, inputs.shape[1]).index_add(0, index, inputs.abs())
+            return total, super().aggregate(inputs, index, dim_size=dim_size)
+
+        def update(self, inputs, x):
+            return inputs[0] + x, inputs[1]
+
+    return Written()
+
+
+def test_aggregate_defaults_and_edge_updates_equal_torch_geometric():
+    x, edges, _ = graph()
+    ours, theirs = written(nn.MessagePassing), written(pyg.MessagePassing)
+    for a, b in zip(ours(x, edges), theirs(x, edges, scale=2.0)):  # which has no defaults in a local class
+        torch.testing.assert_close(a, b)
+    assert not torch.allclose(ours(x, edges)[0], ours(x, edges)[1])
+
+
+def plain(base, aggr):
+    class Plain(base):
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
+
+    return Plain(aggr=aggr)
+
+
+@pytest.mark.parametrize("aggr", ["mul", ["add", "mean", "max"]])
+def test_products_and_several_aggregations_equal_torch_geometric(aggr):
+    x, edges, _ = graph()
+    stack = torch.stack([x, 2 * x])  # several tables on one graph
+    for features in (x, stack):
+        ours, theirs = (
+            plain(base, aggr)(features, edges) for base in (nn.MessagePassing, pyg.MessagePassing)
+        )
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_an_aggregation_module_and_hooks_equal_torch_geometric():
+    x, edges, _ = graph()
+    layers = [
+        plain(base, pyg.aggr.SoftmaxAggregation(t=0.5)) for base in (nn.MessagePassing, pyg.MessagePassing)
+    ]
+    for layer in layers:
+        layer.register_message_forward_hook(lambda module, inputs, out: out + inputs[0]["x_j"].mean())
+        layer.register_propagate_forward_pre_hook(
+            lambda module, inputs: (*inputs[:2], {"x": 2 * inputs[2]["x"]})
+        )
+    ours, theirs = (layer(x, edges) for layer in layers)
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_fused_step_gets_the_matrix():
+    x, edges, weight, matrix = directed()
+
+    class Fused(nn.MessagePassing):
+        def message(self, x_j, edge_weight):
+            return edge_weight[:, None] * x_j
+
+        def message_and_aggregate(self, adj_t, x):
+            self.seen = adj_t
+            return adj_t @ x
+
+    layer = Fused()
+    for form in ("csr", "scipy"):
+        fused = layer.propagate(FORMS[form](matrix), x=x)
+        assert layer.seen.layout == torch.sparse_csr
+        layer.fuse = False
+        torch.testing.assert_close(layer.propagate(FORMS[form](matrix), x=x), fused, atol=1e-5, rtol=1e-5)
+        layer.fuse = True
+    torch.testing.assert_close(layer.propagate(edges, x=x, edge_weight=weight), fused, atol=1e-5, rtol=1e-5)

@@ -134,7 +134,7 @@ def test_cached_keeps_the_first_graph():
     assert torch.equal(layer(x, edges[:, :3]), first)
     layer.reset_parameters()
     assert not torch.allclose(layer(x, edges[:, :3]), layer.lin(x) * 0)
-    assert layer._first.shape == (12, 12)
+    assert layer._cached_edge_index.shape == (12, 12)
 
 
 def test_a_graph_of_one_node_and_a_graph_without_edges():

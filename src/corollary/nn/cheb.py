@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.adjacency import as_edges
 from corollary.nn.gcn import check_flow, linear
 from corollary.nn.sparse import Sparse, aggregate, check_edges, features, project, remember
 
@@ -154,8 +155,8 @@ class ChebConv(nn.Module):
         ----------
         x : tensor of shape (..., n, in_channels)
             Node features; a sparse (n, in_channels) stays sparse.
-        edge_index : tensor of int64 of shape (2, E)
-            Sources and targets.
+        edge_index : tensor of int64 of shape (2, E), or sparse matrix
+            Sources and targets; or a torch or scipy matrix whose entry (i, j) is the weight of the edge from j to i.
         edge_weight : tensor of shape (E,), optional
             Weights of the edges.
         batch : tensor of int64 of shape (n,), optional
@@ -171,6 +172,7 @@ class ChebConv(nn.Module):
         if K == 1:
             out = self.lins[0](x)
         else:
+            edge_index, edge_weight, _ = as_edges("ChebConv", edge_index, edge_weight, self.flow)
             L, diagonal = self._laplacian(edge_index, edge_weight, batch, lambda_max, x.shape[-2], x.dtype)
 
             def apply(h: Tensor) -> Tensor:
@@ -229,8 +231,7 @@ class ChebConv(nn.Module):
             return make()
         return remember(edge_index, weight, ("cheb", n, self.normalization, self.flow, largest, dtype), make)
 
-    def extra_repr(self) -> str:
+    def __repr__(self) -> str:
         """Return the widths and the order."""
-        return (
-            f"{self.in_channels}, {self.out_channels}, K={len(self.lins)}, normalization={self.normalization}"
-        )
+        widths = f"{self.in_channels}, {self.out_channels}"
+        return f"ChebConv({widths}, K={len(self.lins)}, normalization={self.normalization})"

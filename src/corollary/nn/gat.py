@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from corollary.errors import value
+from corollary.nn.adjacency import as_edges, is_matrix
 from corollary.nn.gcn import check_flow, linear
 from corollary.nn.sparse import COMPILED, Sparse, check_edges, ends, remember
 
@@ -263,20 +264,23 @@ class GATConv(nn.Module):
         ----------
         x : tensor of shape (n, in_channels), or a pair of tensors
             Node features, dense or sparse; a pair holds those of sources and of targets (None: they have none).
-        edge_index : tensor of int64 of shape (2, E)
-            Sources and targets.
+        edge_index : tensor of int64 of shape (2, E), or sparse matrix
+            Sources and targets; or a torch or scipy matrix whose entry (i, j) is what is known of the edge from j to i.
         edge_attr : tensor of shape (E, edge_dim), optional
-            Edge features; used if ``edge_dim`` was given.
+            Edge features; used if ``edge_dim`` was given. Those of a matrix are its entries.
         size : (int, int), optional
             Number of sources and of targets.
         return_attention_weights : bool, optional
-            Whether (edges, weights) are returned too, self-loops included.
+            Whether (edges, weights) are returned too, self-loops included; for a matrix, a sparse tensor of the
+            weights stands in the place of the edges.
 
         Returns
         -------
         tensor of shape (n, heads * out_channels), or (n, out_channels) if heads are averaged
         """
-        left, right, counts = ends("GATConv", x, size, self.flow)
+        as_matrix = is_matrix(edge_index)
+        edge_index, edge_attr, known = as_edges("GATConv", edge_index, edge_attr, self.flow)
+        left, right, counts = ends("GATConv", x, size or known, self.flow)
         if len(left.shape) != 2:
             must = "x must be one tensor of shape (n, in_channels), or a pair of them"
             raise value("GATConv", must, f"shape {tuple(left.shape)}")
@@ -295,7 +299,10 @@ class GATConv(nn.Module):
             return out
         both = (matrix.source, matrix.target)
         edges = torch.stack(both if self.flow == "source_to_target" else both[::-1])
-        return out, (edges, alpha if keep is None else alpha * keep)
+        used = alpha if keep is None else alpha * keep
+        if as_matrix:
+            edges = torch.sparse_coo_tensor(edges.flip(0), used, (*matrix.shape, self.heads))
+        return out, (edges, used)
 
     def _scores(self, left: Any, right: Any, targets: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sources' features by head, and what sources and targets add to the scores."""
@@ -365,9 +372,9 @@ class GATConv(nn.Module):
         where = target[:, None].expand_as(edge_attr)
         return fill.scatter_reduce(0, where, edge_attr, REDUCTIONS[self.fill_value], include_self=False)
 
-    def extra_repr(self) -> str:
+    def __repr__(self) -> str:
         """Return the widths and the heads."""
-        return f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
+        return f"GATConv({self.in_channels}, {self.out_channels}, heads={self.heads})"
 
 
 REDUCTIONS = {"add": "sum", "max": "amax", "mean": "mean", "min": "amin"}

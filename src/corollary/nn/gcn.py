@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.adjacency import as_edges
 from corollary.nn.sparse import Sparse, aggregate, check_edges, features, project, remember
 
 __all__ = ["GCNConv", "GlorotLinear", "gcn_norm", "self_loops"]
@@ -174,14 +175,16 @@ class GCNConv(nn.Module):
         self.flow = flow
         self.lin = linear(in_channels, out_channels)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
-        self._first: Sparse | None = None
+        self._cached_edge_index: Sparse | None = (
+            None  # set to None, as in torch_geometric, to forget the graph
+        )
 
     def reset_parameters(self) -> None:
         """Draw new weights and forget the cached graph."""
         self.lin.reset_parameters()  # type: ignore[operator]
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-        self._first = None
+        self._cached_edge_index = None
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the mixed features, eq. 1.
@@ -190,8 +193,8 @@ class GCNConv(nn.Module):
         ----------
         x : tensor of shape (..., n, in_channels)
             Node features; a sparse (n, in_channels) stays sparse.
-        edge_index : tensor of int64 of shape (2, E)
-            Sources and targets.
+        edge_index : tensor of int64 of shape (2, E), or sparse matrix
+            Sources and targets; or a torch or scipy matrix whose entry (i, j) is the weight of the edge from j to i.
         edge_weight : tensor of shape (E,), optional
             Weights of the edges.
 
@@ -200,9 +203,12 @@ class GCNConv(nn.Module):
         tensor of shape (..., n, out_channels)
         """
         x = features(x)
-        matrix = self._first or self._matrix(edge_index, edge_weight, x.shape[-2], x.dtype)
+        matrix = self._cached_edge_index
+        if matrix is None:
+            edges = as_edges("GCNConv", edge_index, edge_weight, self.flow)
+            matrix = self._matrix(edges.index, edges.weight, x.shape[-2], x.dtype)
         if self.cached:
-            self._first = matrix
+            self._cached_edge_index = matrix
         if x.shape[-1] < self.out_channels and not isinstance(x, Sparse):
             out = self.lin(aggregate(matrix, x))
         else:
@@ -223,6 +229,6 @@ class GCNConv(nn.Module):
         options = ("gcn", n, self.improved, self.add_self_loops, self.normalize, self.flow, dtype)
         return remember(edge_index, weight, options, make)
 
-    def extra_repr(self) -> str:
+    def __repr__(self) -> str:
         """Return the widths."""
-        return f"{self.in_channels}, {self.out_channels}"
+        return f"GCNConv({self.in_channels}, {self.out_channels})"

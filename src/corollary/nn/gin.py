@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.adjacency import as_edges
 from corollary.nn.gcn import check_flow
 from corollary.nn.sparse import Sparse, aggregate, check_edges, ends, project, sparse
 
@@ -99,8 +100,8 @@ class GINConv(nn.Module):
         ----------
         x : tensor of shape (n, d), or a pair of tensors
             Node features, dense or sparse; a pair holds those of sources and of targets (None: they have none).
-        edge_index : tensor of int64 of shape (2, E)
-            Sources and targets.
+        edge_index : tensor of int64 of shape (2, E), or sparse matrix
+            Sources and targets; or a torch or scipy matrix whose entry (i, j) is the weight of the edge from j to i.
         size : (int, int), optional
             Number of sources and of targets.
         edge_weight : tensor of shape (E,), optional
@@ -110,7 +111,8 @@ class GINConv(nn.Module):
         -------
         tensor of shape (n, d')
         """
-        left, right, counts = ends("GINConv", x, size, self.flow)
+        edge_index, edge_weight, known = as_edges("GINConv", edge_index, edge_weight, self.flow)
+        left, right, counts = ends("GINConv", x, size or known, self.flow)
         check_edges(edge_index, counts, "GINConv")
         matrix = sparse(edge_index, counts, edge_weight, self.flow)
         first, rest = _first_layer(self.nn)
@@ -135,6 +137,10 @@ class GINConv(nn.Module):
         if self.eps.device.type == "cpu" and not (self.eps.requires_grad or torch.compiler.is_compiling()):
             return torch.add(around, own, alpha=1.0 + self.eps.item())
         return torch.addcmul(around, 1.0 + self.eps, own)
+
+    def __repr__(self) -> str:
+        """Return the network inside."""
+        return f"GINConv(nn={self.nn})"
 
 
 def _first_layer(network: nn.Module) -> tuple[nn.Linear | None, list[nn.Module]]:

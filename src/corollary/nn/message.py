@@ -2,28 +2,37 @@ r"""Message passing: the form that every graph layer has.
 
 .. math:: x_i' = \phi\Big(x_i, \bigoplus_{j \to i} \psi(x_i, x_j, e_{ij})\Big), \tag{1}
 
-with a sum, mean, maximum or minimum for :math:`\bigoplus`. A message that depends on :math:`x_j` only makes a
+with a sum, mean, product, maximum or minimum for :math:`\bigoplus`. A message that depends on :math:`x_j` only makes a
 convolution, one whose weight depends on both ends an attention; each is a special case of the next.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from corollary.errors import value
+from corollary.errors import kind, value
+from corollary.nn.adjacency import Edges, as_edges, is_matrix
 from corollary.nn.sparse import check_edges, features, project
 
 __all__ = ["MPNNConv", "MessagePassing", "reduce"]
 
-REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
+REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add") -> Tensor:
-    """Put the messages (E, ...) of each of n targets together: (n, ...); a target without any gets zeros."""
+def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add", dim: int = 0) -> Tensor:
+    """Put the messages (E, ...) of each of n targets together: (n, ...).
+
+    A target without any gets zeros, and ones for a product. ``dim`` is the axis of the messages and of the targets.
+    """
+    if dim % messages.ndim:
+        return reduce(messages.movedim(dim, 0), target, n, how).movedim(0, dim)
     if how in ("add", "sum", "mean"):
         total = messages.new_zeros(n, *messages.shape[1:]).index_add(0, target, messages)
         if how != "mean":
@@ -31,23 +40,33 @@ def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add") -> Tensor
         # By sums: ONNX has no mean over places, and its exporter writes another one.
         count = messages.new_zeros(n).index_add(0, target, messages.new_ones(len(messages)))
         return total / count.clamp_min(1).reshape(-1, *[1] * (messages.ndim - 1))
-    where = target.reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
-    out = messages.new_zeros(n, *messages.shape[1:])
-    return out.scatter_reduce(0, where, messages, REDUCTIONS[how], include_self=False)
+    where = target.long().reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
+    empty = messages.new_full((n, *messages.shape[1:]), float(how == "mul"))
+    return empty.scatter_reduce(0, where, messages, REDUCTIONS[how], include_self=how == "mul")
 
 
 class MessagePassing(nn.Module):
-    """Base of your own graph layers: write ``message``, perhaps ``update``, and call ``propagate``.
+    """Base of your own graph layers: write ``message``, perhaps ``aggregate`` and ``update``, and call ``propagate``.
 
-    As in torch_geometric, a parameter of ``message`` named ``foo_j`` gets the rows of ``foo`` at the source of each
-    edge, ``foo_i`` those at its target, and any other name the argument of that name.
+    As in torch_geometric, a parameter of these methods named ``foo_j`` gets the rows of ``foo`` at the source of each
+    edge, ``foo_i`` those at its target, and any other name the argument of that name, or its own default. Known
+    without being given are ``index`` (the targets), ``edge_index``, ``size``, ``size_i``, ``size_j`` and ``dim_size``.
 
     Parameters
     ----------
-    aggr : {"add", "sum", "mean", "max", "min"}, default="add"
-        How messages are put together.
+    aggr : str, sequence of str or torch.nn.Module, default="add"
+        How messages are put together: "add", "sum", "mean", "mul", "max" or "min"; several are joined along the last
+        axis. A module is called with messages, targets, ``ptr=None``, ``dim_size`` and ``dim``, as torch_geometric's are.
     flow : {"source_to_target", "target_to_source"}, default="source_to_target"
         Which way they go along edges.
+    node_dim : int, default=-2
+        The axis of the nodes in what ``foo_i`` and ``foo_j`` are taken from.
+
+    Notes
+    -----
+    A layer that writes ``message_and_aggregate(adj_t, ...)`` gets a sparse matrix as it was passed, in one step, unless
+    ``fuse`` is set to False. Hooks are registered as in torch_geometric: ``register_message_forward_hook`` and so on,
+    before and after ``propagate``, ``message``, ``aggregate``, ``message_and_aggregate`` and ``edge_update``.
 
     Examples
     --------
@@ -63,71 +82,221 @@ class MessagePassing(nn.Module):
             [-3.]])
     """
 
-    def __init__(self, aggr: str = "add", *, flow: str = "source_to_target") -> None:
+    def __init__(
+        self,
+        aggr: str | Sequence[str] | nn.Module | None = "add",
+        *,
+        flow: str = "source_to_target",
+        node_dim: int = -2,
+    ) -> None:
         super().__init__()
-        if aggr not in REDUCTIONS:
-            raise value(type(self).__name__, f"aggr must be one of {sorted(REDUCTIONS)}", repr(aggr))
         if flow not in ("source_to_target", "target_to_source"):
-            raise value(
-                type(self).__name__, "flow must be 'source_to_target' or 'target_to_source'", repr(flow)
-            )
-        self.aggr = aggr
+            must = "flow must be 'source_to_target' or 'target_to_source'"
+            raise value(type(self).__name__, must, repr(flow))
+        self.aggr_module = aggr if isinstance(aggr, nn.Module) else None
+        self.aggr = None if isinstance(aggr, nn.Module) else aggr
+        for name in [aggr] if isinstance(aggr, str) else self.aggr or ():
+            if name not in REDUCTIONS:
+                raise value(type(self).__name__, f"aggr must be one of {sorted(REDUCTIONS)}", repr(name))
         self.flow = flow
-        self._names = tuple(inspect.signature(self.message).parameters)
-        self._update_names = tuple(inspect.signature(self.update).parameters)[1:]
+        self.node_dim = node_dim
+        self.fuse = True
+        self._takes = {stage: _parameters(getattr(self, stage), skip) for stage, skip in STAGES.items()}
+        for stage in HOOKED:
+            for when in ("forward_pre_hooks", "forward_hooks"):
+                setattr(self, f"_{stage}_{when}", OrderedDict())
 
-    def message(self, x_j: Tensor) -> Tensor:
+    # --- what a layer writes -----------------------------------------------------------------------------
+
+    def message(self, x_j: Tensor) -> Any:
         """Return the message of every edge; by default the features of its source."""
         return x_j
 
-    def update(self, inputs: Tensor) -> Tensor:
+    def aggregate(
+        self, inputs: Any, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
+    ) -> Any:
+        """Return what each target makes of its messages; by default ``aggr`` of them."""
+        n = int(index.max()) + 1 if dim_size is None else dim_size
+        if self.aggr_module is not None:
+            return self.aggr_module(inputs, index, ptr=ptr, dim_size=n, dim=self.node_dim)
+        if self.aggr is None:
+            must = "a layer made with aggr=None must write aggregate"
+            raise value(type(self).__name__, must, "none", "Write it, or name an aggr.")
+        names = [self.aggr] if isinstance(self.aggr, str) else self.aggr
+        dim = self.node_dim if inputs.ndim > 1 else 0
+        parts = [reduce(inputs, index, n, name, dim) for name in names]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def update(self, inputs: Any) -> Any:
         """Return the new features from what was put together; by default just that."""
         return inputs
 
-    def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **given: Any) -> Tensor:
+    def message_and_aggregate(self, adj_t: Any) -> Any:
+        """Return what each target makes of its messages, from a sparse matrix at once."""
+        raise NotImplementedError
+
+    def edge_update(self) -> Any:
+        """Return new features of the edges, for ``edge_updater``."""
+        raise NotImplementedError
+
+    # --- what it calls -----------------------------------------------------------------------------------
+
+    def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Any:
         """Send messages along all edges, put them together and update.
 
         Parameters
         ----------
-        edge_index : tensor of int64 of shape (2, E)
-            Sources and targets.
+        edge_index : tensor of int64 of shape (2, E), or sparse matrix
+            Sources and targets; or a torch or scipy matrix whose entry (i, j) belongs to the edge from j to i. Its
+            entries are what ``edge_weight`` or ``edge_attr`` is, where that is asked for and not given.
         size : (int, int), optional
             Number of sources and of targets, where it cannot be read from an argument named after nodes.
         **given
-            What ``message`` and ``update`` take; a pair (sources, targets) for two kinds of nodes.
+            What ``message``, ``aggregate`` and ``update`` take; a pair (sources, targets) for two kinds of nodes.
         """
-        sources, targets = size or self._sizes(given)
-        forward = self.flow == "source_to_target"
-        check_edges(edge_index, (sources, targets) if forward else (targets, sources), type(self).__name__)
-        source, target = edge_index if forward else edge_index.flip(0)
-        inputs = {name: self._argument(name, given, source, target) for name in self._names}
-        out = reduce(self.message(**inputs), target, targets, self.aggr)
-        return self.update(out, **{name: given[name] for name in self._update_names})
+        return self._hooked("propagate", (edge_index, size, given), self._propagate)
 
-    def _argument(self, name: str, given: dict[str, Any], source: Tensor, target: Tensor) -> Any:
-        stem = name[:-2] if name.endswith(("_i", "_j")) else name
-        if stem not in given:
-            raise value(
-                type(self).__name__,
-                f"message needs {name}, so propagate must be given {stem}=",
-                sorted(given),
+    def _propagate(self, graph: Any, size: Any, given: dict[str, Any]) -> Any:
+        known = self._known(graph, size, given, ("message", "aggregate", "update"))
+        written = type(self).message_and_aggregate is not MessagePassing.message_and_aggregate
+        if is_matrix(graph) and self.fuse and written:
+            inputs = (known["adj_t"], self._arguments("message_and_aggregate", known))
+            out = self._hooked(
+                "message_and_aggregate", inputs, lambda adj, kw: self.message_and_aggregate(adj, **kw)
             )
-        if stem == name:
-            return given[name]
-        at_target = name.endswith("_i")
-        held = given[stem][at_target] if isinstance(given[stem], tuple) else given[stem]
-        return None if held is None else held[target if at_target else source]
+        else:
+            arguments = self._arguments("message", known)
+            messages = self._hooked("message", (arguments,), lambda kw: self.message(**kw))
+            arguments = self._arguments("aggregate", known)
+            out = self._hooked("aggregate", (arguments,), lambda kw: self.aggregate(messages, **kw))
+        return self.update(out, **self._arguments("update", known))
 
-    def _sizes(self, given: dict[str, Any]) -> tuple[int, int]:
-        for name in self._names:
-            stem = name[:-2]
-            if name.endswith(("_i", "_j")) and given.get(stem) is not None:
-                held = given[stem]
-                parts = held if isinstance(held, tuple) else (held, held)
-                known = [len(part) for part in parts if part is not None]
-                return (known[0], known[-1])  # as many targets as sources, where only these have features
-        must = "propagate must be told size=, or be given something that message takes by node"
-        raise value(type(self).__name__, must, sorted(given))
+    def edge_updater(self, edge_index: Any, size: Any = None, **given: Any) -> Any:
+        """Return what ``edge_update`` makes of every edge; its arguments are named as those of ``message``."""
+
+        def call(graph: Any, size: Any, given: dict[str, Any]) -> Any:
+            known = self._known(graph, size, given, ("edge_update",))
+            return self.edge_update(**self._arguments("edge_update", known))
+
+        return self._hooked("edge_update", (edge_index, size, given), call)
+
+    # --- how arguments are found -------------------------------------------------------------------------
+
+    def _known(self, graph: Any, size: Any, given: dict[str, Any], stages: tuple[str, ...]) -> dict[str, Any]:
+        """Return everything that a method may ask for by name."""
+        edges = as_edges(type(self).__name__, graph, None, self.flow)
+        sources, targets = self._sizes(edges, size, given, stages)
+        forward = self.flow == "source_to_target"
+        check_edges(edges.index, (sources, targets) if forward else (targets, sources), type(self).__name__)
+        source, target = edges.index if forward else edges.index.flip(0)
+        known = {
+            "index": target, "ptr": None, "dim_size": targets, "adj_t": _tensor(graph), "edge_index": edges.index,
+            "edge_index_i": target, "edge_index_j": source,
+            "size": (sources, targets), "size_i": targets, "size_j": sources,
+        } | given  # fmt: skip
+        for name in ("edge_weight", "edge_attr"):
+            known[name] = known[name] if known.get(name) is not None else edges.weight
+            if known[name] is None and name not in given:
+                del known[name]
+        return known
+
+    def _arguments(self, stage: str, known: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: self._argument(stage, name, default, known) for name, default in self._takes[stage].items()
+        }
+
+    def _argument(self, stage: str, name: str, default: Any, known: dict[str, Any]) -> Any:
+        by_node = name.endswith(("_i", "_j")) and name not in known
+        stem = name[:-2] if by_node else name
+        if stem not in known:
+            if default is not inspect.Parameter.empty:
+                return default
+            call = "edge_updater" if stage == "edge_update" else "propagate"
+            must = f"{stage} needs {name}, so {call} must be given {stem}="
+            raise value(type(self).__name__, must, sorted(set(known) - SPECIAL))
+        if not by_node:
+            return known[name]
+        at_target = name.endswith("_i")
+        held = known[stem][at_target] if isinstance(known[stem], tuple | list) else known[stem]
+        if not isinstance(held, Tensor):
+            return held
+        dim = self.node_dim if held.ndim > 1 else 0
+        return held.index_select(dim, known["index" if at_target else "edge_index_j"])
+
+    def _sizes(
+        self, edges: Edges, size: Any, given: dict[str, Any], stages: tuple[str, ...]
+    ) -> tuple[int, int]:
+        """Return the number of sources and of targets: as said, as the matrix has it, or as what is given by node."""
+        told = size or edges.size or (None, None)
+        for name in (name for stage in stages for name in self._takes[stage]):
+            held = given.get(name[:-2]) if name.endswith(("_i", "_j")) else None
+            if held is not None and None in told:
+                parts = held if isinstance(held, tuple | list) else (held, held)
+                counts = [p.shape[self.node_dim if p.ndim > 1 else 0] for p in parts if isinstance(p, Tensor)]
+                if counts:  # as many targets as sources, where only these have features
+                    told = tuple(
+                        old if old is not None else new for old, new in zip(told, (counts[0], counts[-1]))
+                    )
+        if told[0] is None:
+            must = "propagate must be told size=, or be given something that message takes by node"
+            raise value(type(self).__name__, must, sorted(given))
+        return told[0], told[0] if told[1] is None else told[1]
+
+    def _hooked(self, stage: str, inputs: tuple[Any, ...], call: Callable[..., Any]) -> Any:
+        for hook in getattr(self, f"_{stage}_forward_pre_hooks").values():
+            changed = hook(self, inputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+        out = call(*inputs)
+        for hook in getattr(self, f"_{stage}_forward_hooks").values():
+            changed = hook(self, inputs, out)
+            out = out if changed is None else changed
+        return out
+
+
+# What each method is given without looking its name up: the messages, what was put together, the matrix.
+STAGES = {"message": 0, "aggregate": 1, "update": 1, "message_and_aggregate": 1, "edge_update": 0}
+HOOKED = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+SPECIAL = {
+    "index", "ptr", "dim_size", "adj_t", "edge_index", "edge_index_i", "edge_index_j", "size", "size_i", "size_j",
+}  # fmt: skip
+
+
+def _parameters(method: Callable[..., Any], skip: int) -> dict[str, Any]:
+    """Return names and defaults of a method's parameters but for the first ``skip``."""
+    found = list(inspect.signature(method).parameters.values())[skip:]
+    for p in found:
+        if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            must = f"{method.__name__} must name its parameters, since they are looked up by name"
+            raise kind(type(method.__self__).__name__, must, str(p))  # type: ignore[attr-defined]
+    return {p.name: p.default for p in found}
+
+
+def _tensor(graph: Any) -> Any:
+    """Return a scipy matrix as torch's, anything else as it is."""
+    if isinstance(graph, Tensor):
+        return graph
+    rows = graph.tocsr()
+    start, index, entries = (torch.from_numpy(part) for part in (rows.indptr, rows.indices, rows.data))
+    return torch.sparse_csr_tensor(start, index, entries, rows.shape, check_invariants=False)
+
+
+def _register(stage: str, when: str) -> Callable[..., RemovableHandle]:
+    def register(self: MessagePassing, hook: Callable[..., Any]) -> RemovableHandle:
+        hooks = getattr(self, f"_{stage}_{when}s")
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    register.__doc__ = (
+        f"Call ``hook`` {'before' if 'pre' in when else 'after'} ``{stage}``; the handle removes it."
+    )
+    return register
+
+
+for _stage in HOOKED:
+    for _when in ("forward_pre_hook", "forward_hook"):
+        setattr(MessagePassing, f"register_{_stage}_{_when}", _register(_stage, _when))
 
 
 class MPNNConv(MessagePassing):
@@ -157,7 +326,10 @@ class MPNNConv(MessagePassing):
         self.mix = nn.Linear(out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Return eq. 1 for every node: (n, in_channels) -> (n, out_channels)."""
+        """Return eq. 1 for every node: (n, in_channels) -> (n, out_channels).
+
+        ``edge_index`` may be a sparse matrix, whose entries are the weights.
+        """
         x = features(x)
         # Linear in each end, so computed once per node.
         at_source, at_target, own = (

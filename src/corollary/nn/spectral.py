@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.adjacency import as_edges
 from corollary.nn.sparse import Sparse, check_edges, features, project, remember
 
 __all__ = ["SpectralConv", "fourier_basis", "hats"]
@@ -107,8 +108,12 @@ class SpectralConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Return the filtered features, eq. 1: (n, in_channels) -> (n, out_channels)."""
+        """Return the filtered features, eq. 1: (n, in_channels) -> (n, out_channels).
+
+        ``edge_index`` may be a sparse matrix, whose entries are the weights.
+        """
         x = features(x)
+        edge_index, edge_weight, _ = as_edges("SpectralConv", edge_index, edge_weight)
         n = x.shape[0]
         check_edges(edge_index, n, "SpectralConv")
         rank = self.rank if self.rank is not None else min(n, DENSE)
