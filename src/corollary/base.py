@@ -103,6 +103,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every model: ``fit`` in terms of ``_learner`` and ``_adopt``."""
 
     input: ClassVar[str] = "table"
+    also: ClassVar[tuple[str, ...]] = ()  # further kinds of input that are taken as they are
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
     _checks: ClassVar[Mapping[str, Any]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}  # scikit-learn's form; what has none is not checked

@@ -39,6 +39,7 @@ class Entry:
     roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
     kind: str = "estimator"  # estimator, layer, optimiser, function
     params: tuple[tuple[str, Any], ...] = ()  # what the id fixes, such as loss="softmax"
+    also: tuple[str, ...] = ()  # further kinds of input that are taken as they are
     registered: Any = field(default=None, repr=False)  # the class itself, if :func:`register` was given one
 
     @property
@@ -67,8 +68,18 @@ def _entries() -> Iterator[Entry]:
             id, name, module, input, roles, kind, title = (part.strip() for part in line.split("|"))
             name, *fixed = name.split()
             params = tuple((key, _literal(text)) for key, _, text in (pair.partition("=") for pair in fixed))
-            kind = kind or "estimator"
-            yield Entry(id, name, f"corollary.{module}", title, input, tuple(roles.split()), kind, params)
+            input, *also = input.split()
+            yield Entry(
+                id,
+                name,
+                f"corollary.{module}",
+                title,
+                input,
+                tuple(roles.split()),
+                kind or "estimator",
+                params,
+                tuple(also),
+            )
 
 
 def _literal(text: str) -> Any:
@@ -79,7 +90,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-# id | public name and what the id fixes | module | input | roles | kind (blank: estimator) | title
+# id | public name and what the id fixes | module | input, and others that are taken too | roles | kind (blank: estimator) | title
 TABLE = """
 # connectionism
 threshold-unit   | ThresholdUnit   | connectionism.threshold | table | classifier | | Neuron of McCulloch and Pitts
@@ -267,6 +278,7 @@ def _described(cls: Any, id: str | None, title: str | None, params: dict[str, An
         cls.input,  # type: ignore[attr-defined]
         tuple(dict.fromkeys(played)),
         params=tuple((params or {}).items()),
+        also=tuple(getattr(cls, "also", ())),
         registered=cls,
     )
 
@@ -320,7 +332,7 @@ def entries(
 
     def wanted(entry: Entry) -> bool:
         return (
-            (input is None or entry.input == input)
+            (input is None or input in (entry.input, *entry.also))
             and (role is None or role in entry.roles)
             and (chapter is None or entry.chapter == chapter)
             and (kind is None or entry.kind == kind)

@@ -213,7 +213,11 @@ def _systems(names: Sequence[str] | None, job: Task, dataset: Dataset, task: str
     if names:
         return [catalog.find(name) for name in names]
     kinds = inputs(dataset.kind)
-    found = [entry for entry in catalog.entries(role=job.role, kind="estimator") if entry.input in kinds]
+    found = [
+        entry
+        for entry in catalog.entries(role=job.role, kind="estimator")
+        if kinds & {entry.input, *entry.also}
+    ]
     if task == "reconstruction":
         found = [entry for entry in found if hasattr(entry.load(), "inverse_transform")]
     if not found:

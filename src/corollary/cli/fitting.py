@@ -78,7 +78,7 @@ def fit_system(
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)
     model.set_params(**params)
-    dataset = as_input(data.load(source, kind, target), entry.input, entry.name)
+    dataset = as_input(data.load(source, kind, target), entry.input, entry.name, also=entry.also)
     directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
     kept, held = _divide(dataset, test, seed)
     with Run(directory, resume=resume, **run_options), warnings.catch_warnings(record=True) as caught:

@@ -46,7 +46,9 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
     model, config = _open(run)
     kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
     reading = _beside(run, "reading.json")
-    dataset = as_input(data.load(source, kind, target), model.input, type(model).__name__, reading)
+    dataset = as_input(
+        data.load(source, kind, target), model.input, type(model).__name__, reading, model.also
+    )
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)

@@ -51,12 +51,16 @@ def inputs(kind: str) -> set[str]:
     return {kind} | {to for source, to in CONVERSIONS if source == kind}
 
 
-def as_input(dataset: Dataset, kind: str, owner: str, reading: Reading | None = None) -> Dataset:
+def as_input(
+    dataset: Dataset, kind: str, owner: str, reading: Reading | None = None, also: tuple[str, ...] = ()
+) -> Dataset:
     """Return the data as a model with this input kind takes them.
 
     ``extra["reading"]`` of the result says how tables and texts became columns; given again with new data, it makes
-    the same columns of them.
+    the same columns of them. Data of a kind in ``also`` stay as they are.
     """
+    if dataset.kind in also:
+        return dataset
     if (dataset.kind, kind) in CONVERSIONS:
         return CONVERSIONS[dataset.kind, kind](dataset, reading or {})
     if dataset.kind == kind:

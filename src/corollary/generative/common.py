@@ -1,0 +1,186 @@
+"""What generative models share: tables or images, labels to condition on, a scaling that keeps densities honest.
+
+A model here learns from a table or from images, whichever it is given; with ``conditional=True`` also from labels. It works
+on scaled, dequantised data (:mod:`corollary.generative.scaling`), and what it says and draws is about the data as given.
+A subclass writes ``_learner(data)``, ``_module()`` from ``sample_shape_`` and ``n_classes_``, and ``_draw(n, labels, rng)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from corollary import errors
+from corollary.base import Generator, as_tensor
+from corollary.border import as_given, check_count, check_target
+from corollary.data import kinds
+from corollary.generative.scaling import Scaling
+from corollary.gradient import GradientTrained
+
+__all__ = ["ExactDensity", "GenerativeModel"]
+
+
+class GenerativeModel(Generator, GradientTrained):
+    """Base of the generative models: what goes in and out, scaled and labelled."""
+
+    input: ClassVar[str] = "table"
+    also: ClassVar[tuple[str, ...]] = ("image",)
+    _scaling_kind: ClassVar[str] = "standard"
+    conditional: bool = False  # a parameter of the models that take labels
+
+    def fit(self, X, y=None):
+        """Learn from a table (n, d) or images (n, h, w) or (n, c, h, w); labels y count if ``conditional``."""
+        return self._fit(X, y)
+
+    # --- what goes in ------------------------------------------------------------------------------------
+
+    def _check(self, X: Any, reset: bool) -> Any:
+        name, fitted = type(self).__name__, None if reset else self.sample_shape_
+        if _are_images(X):
+            images = kinds.check_images(X, name)
+            if fitted is not None and images.shape[1:] != tuple(fitted):
+                must = f"samples must have the fitted shape {_shape(fitted)}"
+                raise errors.value(name, must, _shape(images.shape[1:]))
+            if reset:
+                self.sample_shape_ = tuple(int(side) for side in images.shape[1:])
+                self.n_features_in_ = int(np.prod(self.sample_shape_))
+            return images
+        if fitted is not None and len(fitted) == 3:
+            must = f"samples must be images of shape {_shape(fitted)}, as in fit"
+            raise errors.value(
+                name, must, f"shape {np.shape(X)}", f"Pass X.reshape(-1, {_shape(fitted)[1:-1]})."
+            )
+        rows = super()._check(X, reset)
+        if reset:
+            self.sample_shape_ = (int(rows.shape[1]),)
+        return rows
+
+    def _check_y(self, X: Any, y: Any) -> Any:
+        if not self.conditional:
+            self.n_classes_ = 0
+            return None
+        name = type(self).__name__
+        if y is None:
+            do = "Pass y to fit, or set conditional=False."
+            raise errors.value(name, "conditional=True needs labels", "y=None", do)
+        self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
+        self.n_classes_ = len(self.classes_)
+        return codes.astype(np.int64)
+
+    def _codes(self, label: Any, n: int, rng: np.random.Generator | None = None) -> Tensor | None:
+        """Return the classes (n,) of one label or of n; drawn evenly if there is none."""
+        name = type(self).__name__
+        if not self.conditional:
+            if label is not None:
+                do = "Fit with conditional=True and labels."
+                raise errors.value(name, "only a conditional model takes labels", repr(label), do)
+            return None
+        if label is None:
+            if rng is None:
+                raise errors.value(name, "a conditional model needs y", "None", "Pass the samples' labels.")
+            return torch.from_numpy(rng.integers(self.n_classes_, size=n))
+        labels = np.broadcast_to(np.asarray(label), (n,)) if np.ndim(label) == 0 else np.asarray(label)
+        if labels.shape != (n,):
+            raise errors.value(name, f"labels must be one or {n}", f"shape {labels.shape}")
+        strange = [str(value) for value in np.unique(labels) if value not in self.classes_]
+        if strange:
+            raise errors.unknown(name, "label", strange[0], [str(value) for value in self.classes_])
+        return torch.from_numpy(np.searchsorted(self.classes_, labels))
+
+    # --- scaling -----------------------------------------------------------------------------------------
+
+    def _scale(self, X: np.ndarray, dequantise: bool = True) -> Tensor:
+        """Learn the scaling of the training data; return them as a tensor, still as given."""
+        self.dtype_ = str(X.dtype)
+        self.scaling_ = Scaling.learn(X, self._scaling_kind, dequantise).plain()
+        return as_tensor(X)
+
+    @property
+    def _scaling(self) -> Scaling:
+        return Scaling(**self.scaling_)
+
+    # --- what comes out ----------------------------------------------------------------------------------
+
+    def sample(self, n_samples: int = 1, label: Any = None) -> Any:
+        """Draw new samples, of one label or of n_samples labels if the model is conditional.
+
+        With an integer ``random_state`` every call draws the same ones. Values lie on the data's grid where it had one.
+        """
+        check_is_fitted(self)
+        check_count(self, "n_samples", n_samples)
+        rng = self._rng()
+        return self._sample(n_samples, rng, self._codes(label, n_samples, rng))
+
+    def _sample(self, n: int, rng: np.random.Generator, codes: Tensor | None = None) -> np.ndarray:
+        with torch.inference_mode():
+            z = self._draw(n, codes, rng)
+            x = self._scaling.backward(z.reshape(n, *self.sample_shape_))
+        found = x.cpu().numpy()
+        return found.clip(0, 1) if len(self.sample_shape_) == 3 else found
+
+    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator) -> Tensor:
+        """Return n samples in the scaled space."""
+        raise NotImplementedError
+
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
+        """Return standard normal numbers of the network's type, on its device."""
+        like = next(self.module_.parameters())
+        return torch.from_numpy(rng.standard_normal(shape)).to(device=like.device, dtype=like.dtype)
+
+
+class ExactDensity:
+    """Has a density of the data as given. Hook: ``_log_density(z, codes)`` of scaled samples, (n,)."""
+
+    role = "density"
+
+    def score_samples(self, X: Any, y: Any = None) -> Any:
+        """Return the log-density of each sample, in nats; given its label if the model is conditional.
+
+        Values on a grid are taken in the middle of a step's noise, so that a score does not depend on chance.
+        """
+        return as_given(X, self._log_prob(self._query(X), y))  # type: ignore[attr-defined]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-density per sample, in nats."""
+        y = y if self.conditional else None  # type: ignore[attr-defined]
+        return float(np.mean(np.asarray(self.score_samples(X, y), dtype=np.float64)))
+
+    def bits_per_dimension(self, X: Any, y: Any = None, n_draws: int = 4) -> np.ndarray:
+        """Return bits per dimension of each sample, eq. 2 of the scaling, averaged over draws of the noise.
+
+        The discrete probability of data on a grid is at least two to the minus this many bits, times dimensions.
+        """
+        X = self._query(X)  # type: ignore[attr-defined]
+        rng = np.random.default_rng(0)
+        noises = rng.random((n_draws, *self.sample_shape_))  # type: ignore[attr-defined]
+        found = np.mean([self._log_prob(X, y, u) for u in noises], axis=0)
+        return self._scaling.bits(found, self.n_features_in_)  # type: ignore[attr-defined]
+
+    def _log_prob(self, X: np.ndarray, y: Any = None, noise: Any = 0.5) -> np.ndarray:
+        codes = self._codes(y, len(X))  # type: ignore[attr-defined]
+        scaling, parts = self._scaling, []  # type: ignore[attr-defined]
+        like = next(self.module_.parameters())  # type: ignore[attr-defined]
+        u = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
+        with torch.inference_mode():
+            for begin in range(0, len(X), 4096):
+                rows = slice(begin, begin + 4096)
+                x = as_tensor(X[rows]).to(device=like.device, dtype=like.dtype)
+                z, log_det = scaling.forward(x, u)
+                label = None if codes is None else codes[rows].to(like.device)
+                parts.append((self._log_density(z, label) + log_det).cpu())  # type: ignore[attr-defined]
+        return torch.cat(parts).numpy()
+
+
+def _are_images(X: Any) -> bool:
+    """Whether these are images, not rows of a table: three axes or more, or a list of pictures."""
+    if hasattr(X, "shape"):
+        return len(X.shape) >= 3
+    return isinstance(X, list | tuple) and len(X) > 0 and (hasattr(X[0], "getbands") or np.ndim(X[0]) >= 2)
+
+
+def _shape(shape: Any) -> str:
+    return f"({', '.join(map(str, shape))})"

@@ -1,0 +1,118 @@
+r"""Scaling of data before a generative model sees them, with the change of the log-density.
+
+A density of continuous data is needed, so values that lie on a grid (grey levels, counts, rounded measurements) get
+uniform noise of one step: *dequantisation*. For :math:`\tilde x = x + u \delta`, :math:`u \sim U[0, 1)`, and any density
+:math:`p` of :math:`\tilde x`,
+
+.. math:: \log P(x) \ge \mathbb E_u \log p(x + u \delta) + \textstyle\sum_j \log \delta_j, \tag{1}
+
+so bits per dimension of grid data are :math:`-(\log p + \sum_j \log \delta_j) / (d \log 2)` (2) and cannot be made as
+small as one likes. Then each feature is shifted and scaled, :math:`z = (\tilde x - m) / s`, or, for data in a bounded range,
+mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Densities change by
+
+.. math:: \log p(\tilde x) = \log p(z) + \textstyle\sum_j \log |\partial z_j / \partial x_j|. \tag{3}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Scaling", "grid_step"]
+
+MARGIN = 0.05  # a: how far the logit keeps from the ends of the range
+ROWS = 20_000  # rows that are looked at for a grid
+LEVELS = 2**16  # most steps between smallest and largest value of a grid
+
+
+def grid_step(values: np.ndarray) -> float:
+    """Return the step of the grid on which values lie, or 0 if there is none.
+
+    A grid has repeated values, at most 65,536 steps, and gaps that are multiples of the smallest one. A constant
+    counts as a grid of step 1.
+
+    >>> float(round(grid_step(np.array([0.1, 0.3, 0.3, 0.7])), 6)), grid_step(np.array([0.0, 0.31, 0.7234]))
+    (0.2, 0.0)
+    """
+    distinct = np.unique(np.asarray(values, np.float64))
+    if len(distinct) == 1:
+        return 1.0
+    gaps = np.diff(distinct)
+    step, extent = float(gaps.min()), float(distinct[-1] - distinct[0])
+    if len(distinct) == np.size(values) or extent > LEVELS * step:
+        return 0.0
+    multiples = (distinct - distinct[0]) / step
+    return step if np.abs(multiples - np.round(multiples)).max() < 0.02 else 0.0
+
+
+class Scaling(NamedTuple):
+    """Dequantise, shift and scale: data to the space in which a model works, and back.
+
+    All arrays have the shape of one sample, or can be broadcast to it.
+    """
+
+    kind: str  # "standard": mean 0, variance 1; "signed": range to [-1, 1]; "logit": range to the real line
+    step: np.ndarray  # of the grid; 0 where values are continuous
+    low: np.ndarray  # the smallest value, where the grid begins
+    shift: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def learn(cls, X: np.ndarray, kind: str = "standard", dequantise: bool = True) -> Self:
+        """Return the scaling for rows (n, d), feature by feature, or images (n, c, h, w) in [0, 1], all pixels alike."""
+        images = X.ndim > 2
+        flat = X.reshape(-1, 1) if images else X
+        seen = flat[:ROWS] if not images else X[: max(1, ROWS // X[0].size)].reshape(-1, 1)
+        step = np.array([grid_step(column) for column in seen.T]) if dequantise else np.zeros(flat.shape[1])
+        low = flat.min(axis=0).astype(np.float64)
+        high = flat.max(axis=0).astype(np.float64)
+        if images:
+            low, high = np.minimum(low, 0.0), np.maximum(high, 1.0)
+        if kind == "standard":
+            shift = flat.mean(axis=0, dtype=np.float64) + step / 2
+            spread = np.sqrt(flat.var(axis=0, dtype=np.float64) + step**2 / 12)
+            scale = np.where(spread > 0, spread, 1.0)
+        else:
+            extent = np.where(high + step > low, high + step - low, 1.0)
+            shift, scale = (low, extent) if kind == "logit" else (low + extent / 2, extent / 2)
+        shape = (1, 1, 1) if images else (-1,)
+        return cls(kind, *(part.reshape(shape) for part in (step, low, shift, scale)))
+
+    def tensors(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return step, low, shift and scale as tensors of the same type and device."""
+        parts = (torch.as_tensor(part, dtype=like.dtype, device=like.device) for part in self[1:])
+        step, low, shift, scale = parts
+        return step, low, shift, scale
+
+    def forward(self, x: Tensor, u: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
+        """Return z and log |det dz/dx| of each sample, with noise ``u`` in [0, 1) in every step of the grid, eq. 3."""
+        step, _, shift, scale = self.tensors(x)
+        z = (x + u * step - shift) / scale
+        slopes = -scale.log().expand_as(z)
+        if self.kind == "logit":
+            y = (MARGIN + (1 - 2 * MARGIN) * z).clamp(1e-6, 1 - 1e-6)
+            slopes = slopes + math.log(1 - 2 * MARGIN) - y.log() - (-y).log1p()
+            z = y.logit()
+        return z, slopes.flatten(1).sum(1)
+
+    def backward(self, z: Tensor) -> Tensor:
+        """Return the data that z stands for; on the grid where there is one."""
+        step, low, shift, scale = self.tensors(z)
+        if self.kind == "logit":
+            z = (z.sigmoid() - MARGIN) / (1 - 2 * MARGIN)
+        x = z * scale + shift
+        on_grid = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
+        return torch.where(step > 0, on_grid, x)
+
+    def bits(self, log_prob: np.ndarray, d: int) -> np.ndarray:
+        """Return eq. 2: bits per dimension from the log-density of samples with d numbers each."""
+        steps = np.broadcast_to(np.where(self.step > 0, self.step, 1.0).ravel(), (d,))
+        return -(log_prob + np.log(steps).sum()) / (d * math.log(2))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as plain values, for a fitted attribute."""
+        return self._asdict()

@@ -1,0 +1,153 @@
+"""What generative models share: grids, scalings with their Jacobians, labels, tables and images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from corollary.base import as_tensor
+from corollary.engine.batches import TensorBatches
+from corollary.engine.training import Training
+from corollary.generative.common import ExactDensity, GenerativeModel
+from corollary.generative.scaling import Scaling, grid_step
+
+RNG = np.random.default_rng(0)
+TABLE = np.column_stack(
+    [RNG.normal(5, 3, 300), RNG.integers(0, 7, 300), np.full(300, 2.0), RNG.integers(0, 40, 300) / 4]
+)
+IMAGES = RNG.integers(0, 17, (60, 1, 4, 4)) / 16
+
+
+class Gaussian(nn.Module):
+    """Independent normal distributions with learned means, one for each class."""
+
+    def __init__(self, d: int, classes: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(max(classes, 1), d, dtype=torch.float64))
+
+    def forward(self, z, label):
+        mean = self.mean[0] if label is None else self.mean[label]
+        gap = z.flatten(1) - mean
+        return -0.5 * (gap.square() + np.log(2 * np.pi)).sum(1)
+
+
+class Toy(ExactDensity, GenerativeModel):
+    """The smallest model that uses everything which the base offers."""
+
+    _training_defaults = {"epochs": 60, "learning_rate": 0.05}
+
+    def __init__(self, *, conditional=False, kind="standard", training=None, random_state=None):
+        self.conditional, self.kind = conditional, kind
+        self.training, self.random_state = training, random_state
+
+    def _module(self):
+        return Gaussian(self.n_features_in_, self.n_classes_)
+
+    def _learner(self, data):
+        self._scaling_kind = self.kind
+        x = self._scale(data.X.astype(np.float64))
+        label = None if data.y is None else as_tensor(data.y)
+        return self._descend(self._objective, TensorBatches(x, label))
+
+    def _objective(self, module, batch):
+        z, _ = self._scaling.forward(batch.inputs[0], torch.rand_like(batch.inputs[0]))
+        return -module(z, batch.target).mean(), {}
+
+    def _log_density(self, z, label):
+        return self.module_(z, label)
+
+    def _draw(self, n, labels, rng):
+        mean = self.module_.mean[0] if labels is None else self.module_.mean[labels]
+        return mean + self._noise((n, self.n_features_in_), rng)
+
+
+def test_steps_of_grids():
+    assert grid_step(TABLE[:, 0]) == 0
+    assert grid_step(TABLE[:, 1]) == 1
+    assert grid_step(TABLE[:, 3]) == 0.25
+    assert grid_step(np.full(5, 3.3)) == 1
+    assert grid_step(IMAGES.astype(np.float32)) == pytest.approx(1 / 16)
+    assert grid_step(np.round(RNG.normal(size=1000), 2)) == pytest.approx(0.01)
+    assert grid_step(np.array([1.0, 2.0, 3.5])) == 0  # nothing repeats: three numbers are no grid
+
+
+@pytest.mark.parametrize("kind", ["standard", "signed", "logit"])
+@pytest.mark.parametrize("X", [TABLE, IMAGES], ids=["table", "images"])
+def test_scaling_and_back_with_the_jacobian_of_autograd(kind, X):
+    scaling = Scaling.learn(X, kind)
+    x = torch.from_numpy(X[:5])
+    u = torch.rand(x.shape, dtype=torch.float64)
+    z, log_det = scaling.forward(x, u)
+    np.testing.assert_allclose(scaling.backward(z).numpy(), X[:5], atol=1e-9)
+    for i in range(5):
+        J = torch.autograd.functional.jacobian(
+            lambda v, i=i: scaling.forward(v[None], u[i])[0][0].flatten(), x[i]
+        )
+        J = J.reshape(x[i].numel(), -1)
+        assert float(log_det[i]) == pytest.approx(float(torch.linalg.slogdet(J).logabsdet), rel=1e-9)
+    if kind == "standard" and X is TABLE:
+        noisy = scaling.forward(torch.from_numpy(X), torch.rand(X.shape, dtype=torch.float64))[0].numpy()
+        np.testing.assert_allclose(noisy.mean(0), 0, atol=0.2)
+        np.testing.assert_allclose(noisy.std(0), 1, atol=0.15)  # 300 rows
+
+
+def test_densities_are_of_the_data_as_given():
+    """A continuous feature: the density integrates to one in the user's units, whatever they are."""
+    x = np.random.default_rng(1).normal(7, 0.01, (500, 1))
+    model = Toy(random_state=0).fit(x)
+    grid = np.linspace(6.9, 7.1, 4001)[:, None]
+    assert np.trapezoid(np.exp(model.score_samples(grid)), grid[:, 0]) == pytest.approx(1, abs=1e-6)
+
+
+def test_bits_of_grid_data_bound_a_discrete_probability():
+    """Two coins: no density can promise less than their two bits, however sharp, since noise of one step is added."""
+    coins = np.random.default_rng(1).integers(0, 2, (4000, 2)).astype(float)
+    model = Toy(random_state=0).fit(coins)
+    every = np.array([[a, b] for a in (0.0, 1.0) for b in (0.0, 1.0)])
+    bits = 2 * model.bits_per_dimension(every, n_draws=50)
+    assert np.sum(2.0**-bits) <= 1  # eq. 1: a bound for every outcome, so the total is at most one
+    assert model.bits_per_dimension(coins, n_draws=50).mean() >= 1
+
+
+def test_labels_decide_what_is_drawn():
+    y = np.array(["low", "high"] * 150)
+    X = RNG.normal(np.where(y == "low", -5, 5)[:, None], 1, (300, 2))
+    model = Toy(conditional=True, random_state=0, training=Training(epochs=200)).fit(X, y)
+    assert model.sample(200, "low").mean() < -3 < 3 < model.sample(200, "high").mean()
+    mixed = model.sample(400, ["low", "high"] * 200)
+    assert mixed[::2].mean() < -3 < 3 < mixed[1::2].mean()
+    assert model.score(X, y) > model.score(X, np.where(y == "low", "high", "low")) + 1
+    assert model.sample(5).shape == (5, 2)
+
+
+def test_images_come_back_as_images_on_their_grid():
+    model = Toy(random_state=0).fit(IMAGES[:, 0])
+    drawn = model.sample(7)
+    assert drawn.shape == (7, 1, 4, 4) and drawn.min() >= 0 and drawn.max() <= 1
+    np.testing.assert_allclose(drawn * 16, np.round(drawn * 16), atol=1e-6)
+    assert model.score_samples(IMAGES).shape == (60,)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Toy(conditional=True).fit(TABLE), "conditional=True needs labels"),
+        (lambda: Toy().fit(TABLE).sample(2, label="a"), "Fit with conditional=True"),
+        (
+            lambda: Toy(conditional=True).fit(TABLE, np.arange(300) % 3).sample(2, label=7),
+            "no label named '7'",
+        ),
+        (
+            lambda: Toy(conditional=True).fit(TABLE, np.arange(300) % 3).sample(2, label=[1]),
+            "labels must be one or 2",
+        ),
+        (lambda: Toy(conditional=True).fit(TABLE, np.arange(300) % 3).score_samples(TABLE), "needs y"),
+        (lambda: Toy().fit(IMAGES).score_samples(TABLE[:, :1].repeat(16, 1)), r"images of shape \(1, 4, 4\)"),
+        (lambda: Toy().fit(IMAGES).score_samples(np.zeros((2, 1, 5, 5))), r"fitted shape \(1, 4, 4\)"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
