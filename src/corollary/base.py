@@ -17,6 +17,7 @@ exact resume, devices and processes come from the engine.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -32,6 +33,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from corollary import errors, io
 from corollary.border import as_tensor, check_count, digest, to_numpy
 from corollary.data import kinds
+from corollary.data.columns import (
+    as_columns,
+    fit_columns,
+    frame_of,
+    is_mixed,
+    is_numeric,
+    left_out,
+    numbers_of,
+)
+from corollary.data.convert import as_input
+from corollary.data.dataset import Dataset
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
@@ -134,10 +146,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : data of the estimator's input kind
-            What to learn from.
+        X : data of the estimator's input kind, or a Dataset
+            What to learn from. A table may be a data frame of mixed columns: how they became numbers is then in
+            ``columns_``, and new frames are read alike.
         y : array-like, optional
-            Targets, where the model has any.
+            Targets, where the model has any; those of the Dataset by default.
 
         Returns
         -------
@@ -232,6 +245,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     # --- checking ----------------------------------------------------------------------------------------
 
     def _data(self, X: Any, y: Any, sample_weight: Any, extra: Any = None) -> Data:
+        X, y = self._read(X, y)
         X = self._check(X, reset=True)
         y = self._check_y(X, y)
         if sample_weight is not None:
@@ -256,7 +270,59 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _query(self, X: Any) -> Any:
         """Return checked data for a method that needs a fitted model."""
         check_is_fitted(self)
-        return self._check(X, reset=False)
+        return self._check(self._read_again(X), reset=False)
+
+    # --- data sets and frames of mixed columns -----------------------------------------------------------
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return X and y of a data set; make mixed columns of a table numbers, and keep how in ``columns_``."""
+        for name in ("columns_", "reading_"):
+            self.__dict__.pop(name, None)
+        names, known = None, {}
+        if isinstance(X, Dataset):
+            y = X.y if y is None else y
+            X = self._given(X, None)
+            names, known = X.feature_names, X.extra.get("columns", {})
+            if "reading" in X.extra:
+                self.reading_ = X.extra["reading"]
+            X = X.X
+        frame = frame_of(X) if self.input == "table" else None
+        gaps = self._checks.get("ensure_all_finite") == "allow-nan"
+        if self.input != "table" or (frame is None and not names) or hasattr(X, "tocsr"):
+            return X, y
+        if frame is not None and names is None and not is_mixed(frame, gaps):
+            return X, y
+        uses = {"classifier": "classes", "regressor": "numbers"}
+        target = next((uses[role] for role in roles(type(self)) if role in uses), None)
+        self.columns_, X = fit_columns(X, names, to_numpy(y), target, known, gaps)
+        if note := left_out(self.columns_, type(self).__name__):
+            warnings.warn(note, errors.CorollaryWarning, stacklevel=5)
+        return X, y
+
+    def _read_again(self, X: Any) -> Any:
+        """Return new data as those of the fit were read; an array of a table is taken as it is."""
+        columns, frame = getattr(self, "columns_", None), None
+        if isinstance(X, Dataset):
+            X = self._given(X, getattr(self, "reading_", None))
+            if columns is not None:
+                return as_columns(X, columns, type(self).__name__).X
+            X = X.X
+        elif self.input == "table":
+            frame = frame_of(X)
+        if frame is not None and columns is not None:
+            return numbers_of(frame, columns, type(self).__name__)
+        if frame is not None and is_mixed(frame, gaps=True):
+            strange = next(c for c, dtype in frame.dtypes.items() if not is_numeric(dtype))
+            do = "Fit on a frame with that column, or leave it out."
+            must = "X must hold numbers, as in the fit"
+            raise errors.value(type(self).__name__, must, f"column {str(strange)!r} of other values", do)
+        return X
+
+    def _given(self, dataset: Dataset, reading: Any) -> Dataset:
+        """Return a data set of the estimator's input kind; the columns of a table stay as they are."""
+        if dataset.kind == self.input == "table":
+            return dataset
+        return as_input(dataset, self.input, type(self).__name__, reading, self.also)
 
     # --- randomness --------------------------------------------------------------------------------------
 

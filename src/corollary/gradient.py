@@ -126,7 +126,7 @@ class GradientClassifier(Classifier, GradientTrained):
 
     _soft_targets = True
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on X with labels y (n,), or probabilities y (n, n_classes), optionally weighted."""
         return self._fit(X, y, sample_weight)
 
@@ -146,7 +146,7 @@ class GradientClassifier(Classifier, GradientTrained):
 class GradientTagger(Tagger, GradientTrained):
     """A tagger whose criterion is the cross-entropy of every part, weighted by its sequence and its class."""
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on X with one list of labels y for each, optionally weighted."""
         return self._fit(X, y, sample_weight)
 
@@ -170,7 +170,7 @@ class GradientRegressor(Regressor, GradientTrained):
     A subclass has ``loss`` and ``quantile`` among its parameters.
     """
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on X with targets y (n,), or (n, k) where the model takes several, optionally weighted."""
         return self._fit(X, y, sample_weight)
 

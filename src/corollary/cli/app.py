@@ -24,6 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Source = Annotated[str, typer.Option("--data", help="A file, a folder, or the name of a data set.")]
 Kind = Annotated[str | None, typer.Option(help="What the data are, if the file does not tell.")]
 Target = Annotated[str | None, typer.Option(help="The column to predict.")]
+ColumnKinds = Annotated[
+    list[str] | None, typer.Option("--column", help="name=kind: number, category, date, text, id or ignore.")
+]
 Seed = Annotated[int, typer.Option(help="Decides all randomness.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds for each fit.")]
 
@@ -92,6 +95,7 @@ def data_sets(
     ] = None,
     kind: Kind = None,
     target: Target = None,
+    columns: ColumnKinds = None,
     as_json: AsJson = False,
 ) -> None:
     """List the data sets that can be had by name, or say what a source holds."""
@@ -107,13 +111,21 @@ def data_sets(
         else:
             table(headings[:-1], [[row[key] for key in headings[:-1]] for row in rows])
         return
-    found = data.load(name, kind, target)
-    facts = {"name": found.name, "kind": found.kind, "holds": repr(found)}
+    from corollary.cli.describe import COLUMN_FACTS, describe_columns
+    from corollary.cli.fitting import parse_columns
+
+    found = data.load(name, kind, target, columns=parse_columns(columns or []))
+    facts: dict[str, Any] = {"name": found.name, "kind": found.kind, "holds": repr(found)}
     facts |= {"licence": found.licence, "source": found.source}
+    rows = describe_columns(found, target)
     if as_json:
-        show_json(facts)
-    else:
-        table(("", ""), [(key, value) for key, value in facts.items() if value])
+        show_json({**facts, "columns": rows} if rows else facts)
+        return
+    table(("", ""), [(key, value) for key, value in facts.items() if value])
+    if rows:
+        say("")
+        table(COLUMN_FACTS, [list(row.values()) for row in rows])
+        say("\nTo read a column otherwise: --column NAME=number, category, date, text, id or ignore.")
 
 
 @app.command()
@@ -122,6 +134,7 @@ def fit(
     source: Source,
     kind: Kind = None,
     target: Target = None,
+    columns: ColumnKinds = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value; training.epochs=20.")
     ] = None,
@@ -150,6 +163,7 @@ def fit(
         seed=seed,
         test=test,
         run_options={"time_limit": time_limit, "processes": processes, "device": device},
+        columns=columns,
     )
     if as_json:
         show_json(result)

@@ -7,7 +7,9 @@ from typing import Any
 
 from corollary.catalog import Entry
 
-__all__ = ["describe", "formulas_of"]
+__all__ = ["COLUMN_FACTS", "describe", "describe_columns", "formulas_of"]
+
+COLUMN_FACTS = ("column", "read as", "gaps", "distinct", "what is done")
 
 
 def formulas_of(entry: Entry) -> list[dict[str, str]]:
@@ -25,3 +27,58 @@ def describe(entry: Entry) -> dict[str, Any]:
         params = {key: repr(value) for key, value in thing(**dict(entry.params)).get_params().items()}
     doc = inspect.getdoc(thing) or ""
     return {**entry.as_dict(), "doc": doc, "parameters": params, "formulas": formulas_of(entry)}
+
+
+def describe_columns(dataset: Any, target: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for each column of a table: what it is read as, and what becomes of it in a fit."""
+    from corollary.data.columns import frame_of, learn_columns
+    from corollary.data.tables import guess_target
+
+    names = [str(name) for name in dataset.feature_names or ()]
+    if dataset.kind != "table" or not names or hasattr(dataset.X, "tocsr"):
+        return []
+    frame = frame_of(dataset.X)
+    columns = learn_columns(dataset.X, names, dataset.extra.get("columns"))
+    guess = guess_target(dataset) if dataset.y is None else None
+    rows = []
+    for i, how in enumerate(columns):
+        values = _series(frame.iloc[:, i] if frame is not None else dataset.X[:, i])
+        done = _what_is_done(how, dataset.extra.get("columns", {}).get(how["name"], {}))
+        if how["name"] == guess:
+            done += f"; probably the target: --target {guess}"
+        facts = (how["name"], how["kind"], int(values.isna().sum()), int(values.nunique()), done)
+        rows.append(dict(zip(COLUMN_FACTS, facts)))
+    if dataset.y is not None and target is not None:
+        y = _series(dataset.y)
+        kind = "number" if y.dtype.kind in "iufb" else "category"
+        rows.append(dict(zip(COLUMN_FACTS, (target, kind, 0, int(y.nunique()), "the target"))))
+    return rows
+
+
+def _series(values: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(values)
+
+
+def _what_is_done(how: dict[str, Any], read: dict[str, Any]) -> str:
+    from corollary.data.encodings import headings
+
+    if "why" in how:
+        return f"left out ({how['why']})"
+    if how["kind"] == "number":
+        signs = ["decimal comma"] if how.get("decimal") == "," else []
+        signs += [f"{', '.join(map(repr, read['gaps']))} as gaps"] if read.get("gaps") else []
+        signs += [f"gaps filled with {how['fill']:.4g} and marked"] if "missing" in how else []
+        signs += ["standardised"] if "mean" in how else []
+        return "; ".join(signs) or "as it is"
+    wide = len(headings(how))
+    if how["kind"] == "date":
+        form = f"{how['format']}; " if how.get("format") else ""
+        return form + ", ".join(["time", *how["parts"]]).replace("day_of_week", "weekday")
+    if how["kind"] == "text":
+        return f"{len(how['words'])} words as {wide} topics"
+    if "other" in how:
+        shown = f"columns for the {wide - 1} commonest values and the others; " if wide else ""
+        return f"{shown}with a target, its mean for each value"
+    return f"{wide} columns of zeros and ones"

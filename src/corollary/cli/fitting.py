@@ -12,8 +12,10 @@ from typing import Any
 from corollary import errors
 from corollary.catalog import Entry
 from corollary.cli.console import say
+from corollary.data.detect import KINDS_OF_COLUMN
+from corollary.data.tables import guess_target
 
-__all__ = ["fit_system", "parse_settings"]
+__all__ = ["fit_system", "parse_columns", "parse_settings"]
 
 
 def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> dict[str, Any]:
@@ -63,6 +65,7 @@ def fit_system(
     seed: int,
     test: float,
     run_options: dict[str, Any],
+    columns: list[str] | None = None,
 ) -> dict[str, Any]:
     """Fit, measure, and leave everything in the run directory; return what to print."""
     from corollary import data
@@ -78,26 +81,76 @@ def fit_system(
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)
     model.set_params(**params)
-    dataset = as_input(data.load(source, kind, target), entry.input, entry.name, also=entry.also)
-    directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
-    kept, held = _divide(dataset, test, seed)
-    with Run(directory, resume=resume, **run_options), warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
+        dataset = data.load(source, kind, target, columns=parse_columns(columns or []))
+        _check_target(entry, dataset, source)
+        kept, held = _divide(dataset, test, seed)
+        kept, held = _as_inputs(kept, held, entry)
+        directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
+        with Run(directory, resume=resume, **run_options):
+            if kept.kind == "table" and not hasattr(kept.X, "tocsr"):
+                model.fit(kept)  # learns how to read the columns
+            else:
+                model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
     notes = [str(w.message) for w in caught if issubclass(w.category, errors.CorollaryWarning)]
-    for note in notes:
+    for note in dict.fromkeys(notes):
         say(note)
+    if hasattr(model, "columns_"):
+        reading = {"columns": model.columns_}
+        kept, held = (part and as_input(part, "table", entry.name, reading) for part in (kept, held))
     measured = _measured(model, held, entry)
     result = {"model": repr(model), "data": repr(dataset), **measured}
-    _remember(
-        directory, dataset, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
-    )
+    _remember(directory, kept, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test})
     page = report(model, held or kept, directory / "report.html", **measured)
     seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
     result |= {"steps": len(model.history_), "seconds": seconds}
     result |= {"run": str(directory), "report": str(page)}
     stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), None)
     return result if stopped is None else {**result, "stopped": stopped}
+
+
+def parse_columns(words: list[str]) -> dict[str, str]:
+    """Return ``name=kind`` words as what columns are.
+
+    >>> parse_columns(["zip code=category"])
+    {'zip code': 'category'}
+    """
+    told = {}
+    for word in words:
+        name, sign, kind = word.rpartition("=")
+        if not sign or not name:
+            do = f"For instance --column zip=category; kinds: {', '.join(KINDS_OF_COLUMN)}."
+            raise errors.value("--column", "it takes name=kind", repr(word), do)
+        told[name.strip()] = kind.strip()
+    return told
+
+
+def _check_target(entry: Entry, dataset: Any, source: str) -> None:
+    """Raise if the model learns from a target and the data have none, with what to type."""
+    taught = {"classifier", "regressor", "tagger", "segmenter", "translator", "answerer"} & {*entry.roles}
+    if not taught or dataset.y is not None or dataset.kind in ("graph", "graphs"):
+        return
+    do = "Put the files of each class into a sub-folder of its own, named after it."
+    if dataset.kind in ("table", "ratings") or Path(source).suffix:
+        names = [str(name) for name in dataset.feature_names or ()]
+        guess = guess_target(dataset) if dataset.kind == "table" else None
+        shown = f" Columns: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}." if names else ""
+        do = f"Add --target {guess or 'NAME'}.{shown}"
+    raise errors.value(entry.name, "fit needs a target to learn from", f"{source} without one", do)
+
+
+def _as_inputs(kept: Any, held: Any, entry: Entry) -> tuple[Any, Any]:
+    """Return both parts as the model takes them; the columns of tables are left to its fit."""
+    from corollary.data.convert import as_input
+
+    if kept.kind == entry.input == "table":
+        return kept, held
+    same = held is kept
+    kept = as_input(kept, entry.input, entry.name, also=entry.also)
+    if held is None or same:
+        return kept, kept if same else None
+    return kept, as_input(held, entry.input, entry.name, kept.extra.get("reading"), entry.also)
 
 
 def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
@@ -137,8 +190,9 @@ def _remember(directory: Path, dataset: Any, request: dict[str, Any]) -> None:
     if "image_shape" in dataset.extra:
         config["data"]["image_shape"] = [*dataset.extra["image_shape"]]
     path.write_text(json.dumps(config, indent=1, default=str) + "\n")
-    if "reading" in dataset.extra:
-        (directory / "reading.json").write_text(json.dumps(dataset.extra["reading"]) + "\n")
+    reading = {key: value for key, value in dataset.extra.get("reading", {}).items() if key != "columns"}
+    if reading:  # how columns are read stands in the model's own file
+        (directory / "reading.json").write_text(json.dumps(reading) + "\n")
     labels = {key: [str(v) for v in dataset.extra[key]] for key in ("users", "items") if key in dataset.extra}
     if labels:
         (directory / "labels.json").write_text(json.dumps(labels) + "\n")

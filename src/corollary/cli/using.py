@@ -45,16 +45,34 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
 
     model, config = _open(run)
     kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
-    reading = _beside(run, "reading.json")
-    dataset = as_input(
-        data.load(source, kind, target), model.input, type(model).__name__, reading, model.also
-    )
+    reading = {**getattr(model, "reading_", {}), **_beside(run, "reading.json")}
+    if hasattr(model, "columns_"):
+        reading["columns"] = model.columns_
+    given = data.load(source, kind, target, reading=reading)
+    dataset = as_input(given, model.input, type(model).__name__, reading, model.also)
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
     names, columns, array = table(model, dataset, _beside(run, "labels.json"))
+    names, columns = _marked(names, columns, given, reading)
     _write(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
+
+
+def _marked(names: list[str], columns: list[Any], given: Any, reading: Any) -> tuple[list[str], list[Any]]:
+    """Put what names the rows first, the files or the ids of the data, so that predictions can be joined with them."""
+    marks = {"file": given.extra["files"]} if "files" in given.extra else {}
+    frame = given.X if hasattr(given.X, "iloc") else None
+    for column in reading.get("columns", ()):
+        if column["kind"] == "id" and frame is not None and column["name"] in frame.columns:
+            marks[column["name"]] = frame[column["name"]]
+    rows = np.asarray(columns[0]) if names[0] == "sample" else np.arange(len(columns[0]))
+    able = {
+        key: np.asarray(mark) for key, mark in marks.items() if key not in names and len(mark) == len(given)
+    }
+    if not able or (names[0] != "sample" and len(rows) != len(given)):
+        return names, columns
+    return [*able, *names], [*(mark[rows] for mark in able.values()), *columns]
 
 
 # --- what each role writes: names, columns, and an array where the result is no table --------------------

@@ -326,7 +326,7 @@ class Perceptron(LinearClassifierMixin, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"max_iter": 100}
 
-    def fit(self, X, y, coef_init=None, intercept_init=None, sample_weight=None):
+    def fit(self, X, y=None, coef_init=None, intercept_init=None, sample_weight=None):
         """Learn from X, dense or sparse, and labels y; first weights may be given."""
         return self._fit(X, y, sample_weight, (coef_init, intercept_init))
 

@@ -1,20 +1,22 @@
-"""How tables and texts became columns of numbers: learned once, kept as JSON, repeated on new data.
+"""How the columns of a table became numbers: learned once, kept as plain values, repeated on new data.
 
-A model fitted to the columns *width, colour=blue, colour=red* must meet the same columns in new data, whatever their order
-in the file, whatever else is there, and whichever categories happen to occur. What is kept of a column is one of
+A model fitted to the columns *width, colour=blue, colour=red* must meet the same columns in new data, whatever their
+order in the file, whatever else is there, and whichever categories happen to occur. What is learned is a list with one
+dict per column: its ``name``, its ``kind`` (number, date, category or text) with what
+:mod:`corollary.data.encodings` needs, or why it is left out:
 
-=============================  ==================================================================
-``name``                       a number, taken as it is
-``name fill mean scale``       a number beside other kinds of columns: filled, then standardised
-``name fill mean scale date``  a date, in seconds, likewise
-``name values``                a category, one column of zeros and ones for each value
-=============================  ==================================================================
-
-and of texts the ``words`` that are counted.
+=============  ===========================================================================================
+``id``         names the rows: a different value in each, and no measurement
+``constant``   one value, or none
+``duplicate``  tells the rows apart exactly as an earlier column does
+``ignore``     the user said so
+=============  ===========================================================================================
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,19 +24,42 @@ import numpy as np
 
 from corollary import errors
 from corollary.data.dataset import Dataset
+from corollary.data.detect import Reading, typed
+from corollary.data.encodings import (
+    apply,
+    headings,
+    keys,
+    learn_category,
+    learn_date,
+    learn_number,
+    learn_text,
+    mean_targets,
+)
 
 __all__ = [
-    "Reading",
+    "LEFT_OUT",
     "as_columns",
     "as_counts",
-    "dates_numbers_others",
+    "fit_columns",
+    "frame_of",
+    "is_mixed",
     "is_numeric",
+    "kind_of",
     "learn_columns",
+    "left_out",
     "numbers_of",
-    "seconds",
 ]
 
-Reading = dict[str, Any]
+LEFT_OUT = ("id", "constant", "duplicate", "ignore")
+_FEWEST = 10  # rows below which nothing is said about ids, constants and duplicates
+_ID = re.compile(
+    r"(^|[^a-z])(id|ids|uid|uuid|guid|key|index|rownames?|row|nr|no|number|code)$|^(id|unnamed)([^a-z]|$)"
+)
+_CAMEL = re.compile(r"[a-z](ID|Id)$")
+_CODED = re.compile(
+    r"(^|[^a-z])(id|zip|zipcode|zip.?code|postcode|postal.?code|plz)$"
+)  # numbers that measure nothing
+_TIME = re.compile(r"time|date|year|month|week|day|hour|minute|second|quarter|period|step|age|^t$")
 
 
 def is_numeric(dtype: Any) -> bool:
@@ -44,105 +69,253 @@ def is_numeric(dtype: Any) -> bool:
     return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
-def dates_numbers_others(frame: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the columns of a frame by kind."""
-    dates = [c for c, d in frame.dtypes.items() if str(d).startswith(("datetime", "timedelta"))]
-    numbers = [c for c, d in frame.dtypes.items() if is_numeric(d)]
-    return dates, numbers, [c for c in frame.columns if c not in dates and c not in numbers]
+def frame_of(X: Any) -> Any:
+    """Return a data frame (of pandas, or of polars) as one of pandas, and anything else as None."""
+    if not hasattr(X, "columns"):
+        return None
+    if not hasattr(X, "iloc") and hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    return X if hasattr(X, "iloc") else None
 
 
-# --- tables ----------------------------------------------------------------------------------------------
+def is_mixed(frame: Any, gaps: bool) -> bool:
+    """Whether a frame holds anything but numbers, or gaps if a model cannot take those (``gaps=False``)."""
+    return not all(map(is_numeric, frame.dtypes)) or (not gaps and bool(frame.isna().to_numpy().any()))
 
 
-def learn_columns(X: Any, names: Any) -> list[Reading]:
-    """Return how to read the columns of an array or of a frame of mixed columns."""
-    if not hasattr(X, "iloc"):
-        return [{"name": str(name)} for name in names or ()]
-    dates, numbers, others = dates_numbers_others(X)
-    found = [{"name": str(c), **_scaling(_floats(X[c]))} for c in numbers]
-    found += [{"name": str(c), **_scaling(seconds(X[c])), "date": True} for c in dates]
-    return found + [{"name": str(c), "values": _values(X[c])} for c in others]
+# --- what a column is ------------------------------------------------------------------------------------
 
 
-def _scaling(values: np.ndarray) -> dict[str, float]:
-    known = values[~np.isnan(values)]
-    fill = float(np.median(known)) if len(known) else 0.0
-    filled = np.where(np.isnan(values), fill, values)
-    return {"fill": fill, "mean": float(filled.mean()), "scale": float(filled.std()) or 1.0}
+def kind_of(column: Any, how: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a typed column is, and why it is left out if it is."""
+    if how.get("told"):
+        return how["kind"], "as told" if how["kind"] in LEFT_OUT else ""
+    n, known = len(column), int(column.notna().sum())
+    distinct = int(column.nunique()) if known else 0
+    if distinct == 0:
+        return "constant", "no values"
+    if distinct == 1 and known == n >= _FEWEST:
+        return "constant", f"always {column.iloc[0]}"
+    if is_numeric(column.dtype):
+        if _numbers_rows(column, distinct):
+            return "id", _of_rows(distinct)
+        coded = _CODED.search(str(column.name).lower()) or _CAMEL.search(str(column.name))
+        return ("category", "") if coded and n >= _FEWEST and _whole(column) else ("number", "")
+    if str(column.dtype).startswith(("datetime", "period")):
+        return "date", ""
+    return _kind_of_strings(keys(column), distinct, known, str(column.name))
 
 
-def _values(column: Any) -> list[str | None]:
-    """Return the categories in order; a missing value is one of them, the last."""
-    texts: list[str | None] = [*sorted({str(value) for value in column.dropna().unique()})]
-    return [*texts, None] if column.isna().any() else texts
+def _kind_of_strings(column: Any, distinct: int, known: int, name: str) -> tuple[str, str]:
+    some = column.dropna().iloc[:: max(1, known // 2000)]
+    words, letters = some.str.count(r"\s+").mean() + 1, some.str.len().mean()
+    if distinct == known >= _FEWEST and _is_id(name):
+        return "id", _of_rows(distinct)
+    if (words >= 3 or letters >= 60) and words >= 1.5 and distinct >= 0.5 * known and known >= _FEWEST:
+        return "text", ""
+    if distinct >= 0.98 * known and known >= 20:
+        return "id", _of_rows(distinct)
+    return "category", ""
 
 
-def numbers_of(frame: Any, columns: list[Reading], owner: str = "load") -> np.ndarray:
-    """Return the columns of a frame as a 2-D array of numbers, read as was learned."""
-    by_name = {str(name): i for i, name in enumerate(frame.columns)}
-    parts = [_read(frame.iloc[:, by_name[column["name"]]], column, owner) for column in columns]
-    return np.column_stack(parts)
+def _numbers_rows(column: Any, distinct: int) -> bool:
+    """Whether integers number the rows: all different, and by their name or in their order nothing else."""
+    n, name = len(column), str(column.name)
+    if distinct < n or n < _FEWEST or column.dtype.kind not in "iuf":
+        return False
+    if not _whole(column):
+        return False
+    values = column.to_numpy(dtype=float)
+    in_order = values[0] in (0, 1) and np.array_equal(np.diff(values), np.ones(n - 1))
+    return _is_id(name) or (in_order and not _TIME.search(name.lower()))
 
 
-def _read(column: Any, how: Reading, owner: str) -> np.ndarray:
-    if "values" in how:
-        return _indicators(column, how["values"])
-    try:
-        values = seconds(column) if how.get("date") else _floats(column)
-    except (TypeError, ValueError) as error:
-        must = f"column {how['name']!r} must hold {'dates' if how.get('date') else 'numbers'}, as in the fit"
-        raise errors.value(owner, must, str(column.dtype)) from error
-    if "mean" not in how:
-        return values
-    return (np.where(np.isnan(values), how["fill"], values) - how["mean"]) / how["scale"]
+def _whole(column: Any) -> bool:
+    values = column.dropna().to_numpy(dtype=float)
+    return bool(np.array_equal(values, np.round(values)))
 
 
-def _indicators(column: Any, values: list[str | None]) -> np.ndarray:
-    """Return (n, len(values)) zeros and ones; a value that was not met in the fit gives zeros."""
+def _is_id(name: str) -> bool:
+    return bool(_ID.search(name.lower().strip())) or bool(_CAMEL.search(name))
+
+
+def _of_rows(distinct: int) -> str:
+    return f"{distinct} different values"
+
+
+def _copies(frame: Any, kinds: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Return which columns tell the rows apart exactly as an earlier one of their kind."""
     import pandas as pd
 
-    known = [value for value in values if value is not None]
-    codes = pd.Index(known, dtype=object).get_indexer(column.astype(object).map(str))
-    codes = np.where(column.isna(), len(known), codes)
-    codes = np.where((codes < 0) | (codes >= len(values)), len(values), codes)
-    return np.eye(len(values) + 1)[codes, : len(values)]
+    if len(frame) < _FEWEST:
+        return {}
+    seen: dict[tuple[str, int], str] = {}
+    copies = {}
+    for name in frame.columns:
+        kind = kinds[str(name)][0]
+        if kind in LEFT_OUT or kind == "text":
+            continue
+        values = (
+            pd.factorize(frame[name])[0]
+            if kind == "category"
+            else frame[name].to_numpy(dtype=object if kind == "date" else float)
+        )
+        total = int(pd.util.hash_array(np.asarray(values)).view(np.int64).dot(np.arange(1, len(frame) + 1)))
+        first = seen.setdefault((kind, total), str(name))
+        if first != str(name):
+            copies[str(name)] = first
+    return copies
 
 
-def _floats(column: Any) -> np.ndarray:
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+# --- learned ---------------------------------------------------------------------------------------------
 
 
-def seconds(column: Any) -> np.ndarray:
-    """Return dates of a column or a frame as numbers; NaN where there is none."""
-    values = column.to_numpy().astype("datetime64[s]")
-    return np.where(np.isnat(values), np.nan, values.astype(float))
+def learn_columns(
+    X: Any, names: Sequence[str] | None, read: Mapping[str, Reading] | None = None, gaps: bool = False
+) -> list[Reading]:
+    """Return how to read the columns of a frame, or of an array whose columns have names.
+
+    Parameters
+    ----------
+    X : DataFrame, array or sparse matrix
+        The table.
+    names : sequence of str, optional
+        Names of the columns of an array.
+    read : mapping of str to dict, optional
+        What is known of columns: what the user said, the formats of dates.
+    gaps : bool, default=False
+        Whether NaN may stay.
+    """
+    frame = frame_of(X)
+    if frame is None:
+        if not names or hasattr(X, "tocsr"):
+            return [{"name": str(name), "kind": "number"} for name in names or ()]
+        frame = _as_frame(X, names)
+    frame, found = typed(frame, {**(read or {})})
+    read = {**(read or {}), **found}
+    kinds = {str(c): kind_of(frame[c], read.get(str(c), {})) for c in frame.columns}
+    for name, first in _copies(frame, kinds).items():
+        if not read.get(name, {}).get("told"):
+            kinds[name] = ("duplicate", f"the same as {first}")
+    mixed = any(kind in ("date", "category", "text") for kind, _ in kinds.values())
+    return [
+        _learned(frame[c], str(c), kinds[str(c)], read.get(str(c), {}), mixed, gaps) for c in frame.columns
+    ]
+
+
+def _learned(column: Any, name: str, kind: tuple[str, str], how: Reading, mixed: bool, gaps: bool) -> Reading:
+    if kind[0] in LEFT_OUT:
+        return {"name": name, "kind": kind[0], "why": kind[1]}
+    if kind[0] == "number":
+        return {"name": name, **learn_number(column, how, scale=mixed, fill=not gaps)}
+    learn: Any = {"date": lambda c: learn_date(c, how), "category": learn_category, "text": learn_text}[
+        kind[0]
+    ]
+    return {"name": name, **learn(column)}
+
+
+def fit_columns(
+    X: Any, names: Any, y: Any = None, target: str | None = None, read: Any = None, gaps: bool = False
+) -> tuple[list[Reading], np.ndarray]:
+    """Return how the columns are read, and the table as numbers to fit a model to.
+
+    With ``target`` ("classes" or "numbers"), categories of many values get their mean targets; those of the fitted
+    rows are cross-fitted.
+    """
+    columns = learn_columns(X, names, read, gaps)
+    frame = frame_of(X) if frame_of(X) is not None else _as_frame(X, names)
+    fitted = {}
+    if target is not None and y is not None and len(y) == len(frame):
+        by_name = frame.set_axis([str(c) for c in frame.columns], axis=1)
+        fitted = mean_targets(by_name, columns, np.asarray(y), target)
+    return columns, numbers_of(frame, columns, "fit", fitted)
+
+
+def left_out(columns: list[Reading], owner: str) -> str:
+    """Return a sentence about the columns that are left out, or nothing."""
+    parts = [
+        f"{c['name']!r} ({c['kind']}: {c['why']})"
+        for c in columns
+        if c["kind"] in LEFT_OUT and c["why"] != "as told"
+    ]
+    if not parts:
+        return ""
+    shown = ", ".join(parts[:5]) + (f" and {len(parts) - 5} more" if len(parts) > 5 else "")
+    return f"{owner}: left out {shown}. To keep a column, say what it is: --column NAME=number or load(..., columns=)."
+
+
+# --- repeated --------------------------------------------------------------------------------------------
+
+
+def numbers_of(
+    frame: Any, columns: list[Reading], owner: str = "load", fitted: Mapping[str, np.ndarray] | None = None
+) -> np.ndarray:
+    """Return the columns of a frame as a 2-D array of numbers, read as was learned."""
+    by_name = {str(name): i for i, name in enumerate(frame.columns)}
+    kept = [column for column in columns if column["kind"] not in LEFT_OUT]
+    if not kept:
+        first = columns[0]
+        got = f"{len(columns)} that are left out ({first['name']!r}: {first['kind']}, {first['why']})"
+        do = "Say what a column is: --column NAME=category, or load(..., columns=)."
+        raise errors.value(owner, "some column must be of use", got, do)
+    missing = [column["name"] for column in kept if column["name"] not in by_name]
+    if missing:
+        must = f"the data must have the columns of the fit; {missing[0]!r} is missing"
+        raise errors.value(owner, must, ", ".join(by_name), "Name the columns as in the fit.")
+    widths = [len(headings(column)) for column in kept]
+    out = np.empty((len(frame), sum(widths)))
+    for how, width, end in zip(kept, widths, np.cumsum(widths)):
+        column = frame.iloc[:, by_name[how["name"]]]
+        out[:, end - width : end] = _read(column, how, owner, (fitted or {}).get(how["name"]))
+    return out
+
+
+def _read(column: Any, how: Reading, owner: str, fitted: np.ndarray | None) -> np.ndarray:
+    values = apply(column, how, fitted)
+    if how["kind"] in ("number", "date") and not is_numeric(column.dtype):
+        given = keys(column)
+        if given.notna().any() and np.isnan(_parsed(column, how)).all():
+            must = f"column {how['name']!r} must hold {how['kind']}s, as in the fit"
+            raise errors.value(owner, must, repr(given.dropna().iloc[0]))
+    return values
+
+
+def _parsed(column: Any, how: Reading) -> np.ndarray:
+    plain = {k: v for k, v in how.items() if k in ("name", "kind", "decimal", "format")}
+    if how["kind"] == "number":
+        return apply(column, plain)[:, 0]
+    return apply(column, {**plain, "parts": [], "fill": np.nan, "mean": 0.0, "scale": 1.0})[:, 0]
 
 
 def as_columns(dataset: Dataset, columns: list[Reading], owner: str) -> Dataset:
     """Return a table with the columns that were learned, found by their names where the data have names."""
     X, names = dataset.X, [str(name) for name in dataset.feature_names or ()]
-    wanted = [column["name"] for column in columns]
-    missing = [name for name in wanted if name not in names]
-    if missing and (names or len(columns[0]) > 1):
-        must, got = f"the data must have the columns of the fit; {missing[0]!r} is missing", ", ".join(names)
-        raise errors.value(owner, must, got or "columns without names", "Name the columns as in the fit.")
-    if hasattr(X, "iloc"):
-        X = numbers_of(X, columns, owner)
-    elif names and any(len(column) > 1 for column in columns):
-        import pandas as pd
+    kept = [column for column in columns if column["kind"] not in LEFT_OUT]
+    wanted = [column["name"] for column in kept]
+    plain = all(
+        column["kind"] == "number" and "mean" not in column and "missing" not in column for column in kept
+    )
+    if not names and not hasattr(X, "iloc"):
+        if not (plain and X.shape[1] == len(kept)):
+            must = f"the data must have the columns of the fit; {wanted[0]!r} is missing"
+            raise errors.value(owner, must, "columns without names", "Name the columns as in the fit.")
+    elif hasattr(X, "tocsr") or (plain and not hasattr(X, "iloc") and not np.isnan(X).any()):
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            must = f"the data must have the columns of the fit; {missing[0]!r} is missing"
+            raise errors.value(owner, must, ", ".join(names), "Name the columns as in the fit.")
+        X = X if names == wanted else X[:, [names.index(name) for name in wanted]]
+    else:
+        frame = frame_of(X)
+        X = numbers_of(_as_frame(X, names) if frame is None else frame, columns, owner)
+    shown = [heading for column in kept for heading in headings(column)]
+    return replace(dataset, X=X, feature_names=shown or dataset.feature_names)
 
-        X = numbers_of(pd.DataFrame(X, columns=names), columns, owner)
-    elif names and names != wanted:
-        X = X[:, [names.index(name) for name in wanted]]
-    return replace(dataset, X=X, feature_names=_headings(columns) or dataset.feature_names)
 
+def _as_frame(X: Any, names: Any) -> Any:
+    import pandas as pd
 
-def _headings(columns: list[Reading]) -> list[str]:
-    return [
-        column["name"] if value is ... else f"{column['name']}={value}"
-        for column in columns
-        for value in column.get("values", [...])
-    ]
+    return pd.DataFrame(np.asarray(X), columns=[str(name) for name in names], copy=False)
 
 
 # --- texts -----------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from corollary import errors
-from corollary.data.columns import Reading, as_columns, as_counts, learn_columns
+from corollary.data.columns import as_columns, as_counts, learn_columns
 from corollary.data.dataset import Dataset
+from corollary.data.detect import Reading
 
 __all__ = ["as_input", "inputs"]
 
@@ -29,12 +30,15 @@ def _counts(dataset: Dataset, reading: Reading) -> Dataset:
 
 def _table(dataset: Dataset, reading: Reading) -> Dataset:
     """Return a table as numbers; how its columns were read is remembered."""
-    columns = reading.get("columns") or learn_columns(dataset.X, dataset.feature_names)
+    columns = reading.get("columns") or learn_columns(
+        dataset.X, dataset.feature_names, dataset.extra.get("columns")
+    )
     return _remembered(as_columns(dataset, columns, "load"), {"columns": columns}) if columns else dataset
 
 
 def _remembered(dataset: Dataset, reading: Reading) -> Dataset:
-    return replace(dataset, extra={**dataset.extra, "reading": reading})
+    known = dataset.extra.get("reading", {})
+    return replace(dataset, extra={**dataset.extra, "reading": {**known, **reading}})
 
 
 CONVERSIONS: dict[tuple[str, str], Callable[[Dataset, Reading], Dataset]] = {

@@ -26,12 +26,12 @@ _BYTES = 8  # per pixel, while it is decoded
 _opening = threading.Lock()  # Pillow's own bound is a global; ours is asked in its place
 
 
-def read_image(path: Path) -> Dataset:
+def read_image(path: Path, reading: Any = ()) -> Dataset:
     """Read one image file as a data set of one."""
     return Dataset(_stack([path]), kind="image", name=path.stem, source=str(path))
 
 
-def read_folder(folder: Path) -> Dataset:
+def read_folder(folder: Path, reading: Any = ()) -> Dataset:
     """Read the images of a folder; the names of sub-folders are the classes."""
     files, labels = by_class(folder, SUFFIXES, "image")
     return Dataset(_stack(files), labels, "image", folder.name, source=str(folder))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from corollary import errors
 
-__all__ = ["Limits", "allow", "check_columns", "current", "field_error", "reading"]
+__all__ = ["RATIO", "Limits", "allow", "check_columns", "current", "field_error", "reading"]
 
 RATIO = 64  # what is read may take this many times the bytes of its files, whatever the bound
 
@@ -92,10 +92,10 @@ def check_columns(name: str, count: int) -> None:
         raise errors.Refused(errors.wording("load", f"{name} must have at most {limit} columns", count, do))
 
 
-def field_error(name: str, line: int) -> ValueError:
+def field_error(name: str, column: str | None = None) -> ValueError:
     """Return the error for a field with more characters than the bounds allow."""
     limit = current().field
     do = "Close the quotes, or raise the bound: load(..., limits=Limits(field=...))."
-    return errors.Refused(
-        errors.wording("load", f"a field of {name} must have at most {limit} characters", f"line {line}", do)
-    )
+    got = "a longer one" + (f" in column {column!r}" if column else "")
+    must = f"a field of {name} must have at most {limit} characters"
+    return errors.Refused(errors.wording("load", must, got, do))

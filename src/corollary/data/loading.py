@@ -5,8 +5,9 @@ What a path holds is told by ``kind``, or else by this table:
 ===================================================  ========================================================
 path                                                 kind
 ===================================================  ========================================================
-``.csv .tsv .tab .parquet .pq``                      ratings if the header has user, item and rating (or
-                                                     value) and no target is asked for, else table
+``.csv .tsv .tab .xlsx .json .jsonl .parquet``       ratings if the header has user, item and rating (or
+                                                     value) and no target is asked for, else table; text
+                                                     files also as ``.csv.gz .csv.bz2 .csv.xz .csv.zip``
 ``.dat .data``                                       table
 ``.npy``                                             table if 2-D, image if 3-D or 4-D
 ``.npz``                                             ratings if written by ``scipy.sparse.save_npz`` (a
@@ -15,6 +16,7 @@ path                                                 kind
                                                      sequence with ``lengths``, else as ``.npy``;
                                                      data in ``X``, target in ``y``
 ``.txt``                                             text, a document per line
+``sqlite:///file.db#table`` and other addresses      table, through SQLAlchemy
 ``.edges .edgelist .graphml``                        graph
 ``.wav``                                             sequence
 ``.png .jpg .jpeg .bmp .gif .pgm .ppm .tif .webp``   image
@@ -28,21 +30,24 @@ or sequence (strings); any other file, with a ``kind``, is read as delimited tex
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corollary import errors
 from corollary.data import edges, images, kinds, ratings, registry, sounds, tables, texts
 from corollary.data.arrays import read_npy, read_npz
+from corollary.data.compressed import plain_suffix
 from corollary.data.dataset import KINDS, Dataset, missing_file
 from corollary.data.folders import files_in
-from corollary.data.limits import Limits, reading
+from corollary.data.limits import Limits
+from corollary.data.limits import reading as bounded
 from corollary.data.memory import from_arrays, from_memory, no_target, with_target
 
 __all__ = ["load"]
 
-_DELIMITED = (".csv", ".tsv", ".tab", ".parquet", ".pq", ".dat", ".data")
+_DELIMITED = (".csv", ".tsv", ".tab", ".dat", ".data", *tables.READERS)
 _EDGES = (".edges", ".edgelist")
 
 
@@ -52,7 +57,9 @@ def load(
     target: str | None = None,
     *,
     y: Any = None,
+    columns: Mapping[str, str] | None = None,
     limits: Limits | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Return data of any kind, from a name, a file, a folder or memory.
 
@@ -69,9 +76,14 @@ def load(
         becomes ``y``. Numbers stay numbers, anything else becomes class labels as strings.
     y : array-like, optional
         The target of data in memory, one entry per example (per node of a graph).
+    columns : dict of str to str, optional
+        What columns of a table are, where the reader would see it otherwise: number, category, date, text, id (left
+        out of the features) or ignore.
     limits : Limits, optional
         How much memory a file may unpack to, and how wide a table of text may be; raise them for large files that
         you trust: ``Limits(bytes=2**33)``.
+    reading : dict, optional
+        How the data of a fit were read, ``extra["reading"]`` of theirs: new data are then read alike.
 
     Returns
     -------
@@ -92,15 +104,17 @@ def load(
         if target is not None:
             do = "Pass one of them."
             raise errors.value("load", "the target must come from y= or from target=", "both", do)
-        return with_target(load(source, kind), y)
+        return with_target(load(source, kind, columns=columns, limits=limits, reading=reading), y)
     if kind is not None and kind not in KINDS:
         raise errors.unknown("load", "kind", str(kind), KINDS)
     if isinstance(source, Dataset):
         return _as_kind(source, kind, target)
     if not isinstance(source, str | os.PathLike):
-        return from_memory(source, kind, target, "data")
+        return from_memory(source, kind, target, "data", columns)
     if isinstance(source, str) and registry.known(source):
         return _as_kind(registry.open_named(source), kind, target)
+    if isinstance(source, str) and "://" in source:
+        return tables.read_database(source, target, columns)
     path = Path(source).expanduser()
     if not path.exists():
         near = errors.closest(str(source), registry.names())
@@ -108,8 +122,18 @@ def load(
         raise missing_file(
             "load", "the source must be a data set or a path that exists", repr(str(source)), do
         )
-    with reading(limits):
-        return _from_folder(path, kind, target) if path.is_dir() else _from_file(path, kind, target)
+    with bounded(limits):
+        how = _How(kind, target, columns, reading or {})
+        return _from_folder(path, how) if path.is_dir() else _from_file(path, how)
+
+
+class _How(NamedTuple):
+    """How a path is to be read."""
+
+    kind: str | None
+    target: str | None
+    columns: Mapping[str, str] | None
+    reading: Mapping[str, Any]
 
 
 def _as_kind(dataset: Dataset, kind: str | None, target: str | None) -> Dataset:
@@ -129,14 +153,18 @@ def _as_kind(dataset: Dataset, kind: str | None, target: str | None) -> Dataset:
 # -------------------------------------------------------------------------------- files and folders
 
 
-def _from_folder(folder: Path, kind: str | None, target: str | None) -> Dataset:
-    no_target(target, folder.name)
-    readers = {"image": images.read_folder, "sequence": sounds.read_sounds, "text": texts.read_documents}
-    kind = kind or _folder_kind(folder)
+def _from_folder(folder: Path, how: _How) -> Dataset:
+    no_target(how.target, folder.name)
+    readers: dict[str, Any] = {
+        "image": images.read_folder,
+        "sequence": sounds.read_sounds,
+        "text": texts.read_documents,
+    }
+    kind = how.kind or _folder_kind(folder)
     if kind not in readers:
         do = "Pass the path of the file itself."
         raise errors.value("load", "a folder must hold images, sounds or texts", f"kind={kind!r}", do)
-    return readers[kind](folder)
+    return readers[kind](folder, how.reading)  # type: ignore[no-any-return]
 
 
 def _folder_kind(folder: Path) -> str:
@@ -149,27 +177,30 @@ def _folder_kind(folder: Path) -> str:
     raise errors.value("load", must, ", ".join(sorted(found)) or "no files")
 
 
-def _from_file(path: Path, kind: str | None, target: str | None) -> Dataset:
-    suffix = path.suffix.lower()
+def _from_file(path: Path, how: _How) -> Dataset:
+    kind, suffix = how.kind, plain_suffix(path)
     if path.stat().st_size == 0:
         raise errors.value("load", f"{path.name} must have content", "an empty file")
     if suffix in (".npy", ".npz"):
-        return _from_numpy(path, kind, target)
+        return _from_numpy(path, kind, how.target)
     if suffix == ".graphml":
-        return _fixed(edges.read_graphml(path, target), kind, path)
+        return _fixed(edges.read_graphml(path, how.target), kind, path)
+    if suffix in (".xls", ".ods"):
+        do = "Save it as .xlsx or .csv in the program that made it."
+        raise errors.value("load", "a workbook must be an .xlsx file", repr(suffix), do)
     if suffix in _DELIMITED or (suffix == ".txt" and kind) or (kind and suffix not in _fixed_suffixes()):
-        return _from_delimited(path, kind, target)
-    no_target(target, path.name)
+        return _from_delimited(path, how)
+    no_target(how.target, path.name)
     if suffix == ".txt":
-        return texts.read_lines(path)
+        return texts.read_text(path, how.reading)
     if suffix in _EDGES:
         return _fixed(edges.read_edges(path), kind, path)
     if suffix == ".wav":
-        return _fixed(sounds.read_sounds(path), kind, path)
+        return _fixed(sounds.read_sounds(path, how.reading), kind, path)
     if suffix in images.SUFFIXES:
-        return _fixed(images.read_image(path), kind, path)
+        return _fixed(images.read_image(path, how.reading), kind, path)
     known = (*_DELIMITED, ".npy", ".npz", ".txt", *_fixed_suffixes())
-    do = "Pass kind= to read it as delimited text."
+    do = "Pass kind= (--kind table) to read it as delimited text."
     raise errors.value("load", f"{path.name} must end in one of {', '.join(known)}", repr(suffix), do)
 
 
@@ -183,25 +214,28 @@ def _fixed(dataset: Dataset, kind: str | None, path: Path) -> Dataset:
     return dataset
 
 
-def _from_delimited(path: Path, kind: str | None, target: str | None) -> Dataset:
+def _from_delimited(path: Path, how: _How) -> Dataset:
+    kind, target = how.kind, how.target
     if kind in ("ratings", "graph"):
         no_target(target, path.name)
         return ratings.read_ratings(path) if kind == "ratings" else _edge_table(path)
     if kind in ("text", "sequence") and path.suffix.lower() == ".txt" and target is None:
-        return replace(texts.read_lines(path), kind=kind)
+        return replace(texts.read_text(path, how.reading), kind=kind)
     if kind in ("image", "set", "graphs"):
         do = "Save the data as .npz."
         raise errors.value("load", f"{path.name} cannot hold data of kind {kind}", "delimited text", do)
-    frame = tables.read_frame(path)
     if kind in ("text", "sequence"):
-        return replace(texts.text_column(frame, path.stem, target, str(path)), kind=kind)
-    if kind is None and target is None and ratings.triple_columns(frame.columns):
-        return ratings.dataset_from(frame, path)
-    return tables.as_table(frame, path.stem, target, str(path))
+        frame, _ = tables.read_frame(path)
+        return replace(texts.text_column(frame, tables.plain_stem(path), target, str(path)), kind=kind)
+    found = tables.read_table(path, target, how.columns, how.reading.get("columns"))
+    names = found.feature_names or ()
+    if kind is None and target is None and not how.columns and ratings.triple_columns(names):
+        return ratings.read_ratings(path)
+    return found
 
 
 def _edge_table(path: Path) -> Dataset:
-    if path.suffix.lower() not in (".parquet", ".pq"):
+    if plain_suffix(path) not in tables.READERS:
         return edges.read_edges(path)
     do = "Save it as .csv."
     raise errors.value("load", "an edge list must be a text file", path.suffix, do)

@@ -11,6 +11,7 @@ import numpy as np
 from corollary import errors
 from corollary.data import kinds, tables, texts
 from corollary.data.arrays import as_array, concatenated, sparse_from
+from corollary.data.columns import frame_of
 from corollary.data.dataset import Dataset
 from corollary.data.graphs import divided
 from corollary.data.limits import allow
@@ -28,13 +29,13 @@ def no_target(target: str | None, name: str) -> None:
         raise errors.value("load", f"{name} has no columns to take a target from", f"target={target!r}", do)
 
 
-def from_memory(source: Any, kind: str | None, target: str | None, name: str) -> Dataset:
+def from_memory(source: Any, kind: str | None, target: str | None, name: str, columns: Any = None) -> Dataset:
     """Return data in memory as a data set of this kind, or of the kind that its form tells."""
-    frame = hasattr(source, "columns") and hasattr(source, "iloc")
-    if frame and kind in (None, "table"):
-        return tables.as_table(source, name, target)
-    if frame and kind == "text":
-        return texts.text_column(source, name, target, "")
+    frame = frame_of(source)
+    if frame is not None and kind in (None, "table"):
+        return tables.as_table(frame, name, target, columns=columns)
+    if frame is not None and kind == "text":
+        return texts.text_column(frame, name, target, "")
     no_target(target, name)
     kind = kind or _kind_of(source)
     X = _canonical(source, kind)

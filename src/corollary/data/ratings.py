@@ -170,7 +170,8 @@ def read_ratings(path: Path) -> Dataset:
     """Read a file of triples: comma, tab, ``::`` or blank between, with or without a header."""
     from corollary.data.tables import read_frame
 
-    return dataset_from(read_frame(path, separators=(",", "\t", "::", ";", " ")), path)
+    frame, _ = read_frame(path, separators=(",", "\t", "::", ";", " "))
+    return dataset_from(frame, path)
 
 
 def dataset_from(frame: Any, path: Path) -> Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from corollary.data.folders import by_class
 __all__ = ["read_sounds", "wave"]
 
 
-def read_sounds(path: Path) -> Dataset:
+def read_sounds(path: Path, reading: Any = ()) -> Dataset:
     """Read one WAV file, or a folder of them with a sub-folder per class; the rate is in ``extra``."""
     files, labels = by_class(path, (".wav",), "sound") if path.is_dir() else ([path], None)
     rates, sounds = zip(*(wave(file.read_bytes(), file.name) for file in files))

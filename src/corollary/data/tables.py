@@ -1,35 +1,53 @@
-"""Tables: the readers of CSV, TSV and Parquet, and the way from mixed columns to numbers.
+"""Tables: files and frames of mixed columns as data sets.
 
-A first line in which every field is a number is data, and the columns are called ``x0, x1, ...``;
-otherwise it is the header. A first column without a name is the index that pandas writes, and is left
-out. Empty fields, ``NA``, ``NaN`` and ``null`` are missing values.
+``.csv`` and its relatives are read by :mod:`corollary.data.delimited`; strings that are numbers or dates are found by
+:mod:`corollary.data.detect`; what becomes of the columns is learned by :mod:`corollary.data.columns`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import logging
-from collections import Counter
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corollary import errors
-from corollary.data.columns import dates_numbers_others, is_numeric, learn_columns, numbers_of, seconds
+from corollary.data.columns import LEFT_OUT, frame_of, is_numeric, learn_columns, numbers_of
+from corollary.data.compressed import opened, plain_suffix
 from corollary.data.dataset import Dataset
-from corollary.data.limits import allow, check_columns, current, field_error
-from corollary.data.texts import decode
+from corollary.data.delimited import read_delimited
+from corollary.data.detect import Reading, told_kinds, typed
+from corollary.data.limits import allow
 
-__all__ = ["as_table", "encoder", "numeric", "read_frame"]
+__all__ = [
+    "READERS",
+    "as_table",
+    "encoder",
+    "guess_target",
+    "numeric",
+    "read_database",
+    "read_frame",
+    "read_table",
+]
 
-_log = logging.getLogger(__name__)
+
+def as_table(
+    frame: Any,
+    name: str,
+    target: Any = None,
+    source: str = "",
+    columns: Mapping[str, str] | None = None,
+    decimal: str = ".",
+) -> Dataset:
+    """Return a frame as a data set: an array if every column is a number, else the frame with its types found."""
+    told = told_kinds(columns, frame.columns)
+    frame, read = typed(frame, told, decimal)
+    return _as_dataset(frame, name, target, source, read)
 
 
-def as_table(frame: Any, name: str, target: Any = None, source: str = "") -> Dataset:
-    """Return a frame as a data set: an array if every column is a number, else the frame."""
+def _as_dataset(frame: Any, name: str, target: Any, source: str, read: Mapping[str, Reading]) -> Dataset:
     y = None
     if target is not None:
         target = _column(frame, target)
@@ -38,8 +56,10 @@ def as_table(frame: Any, name: str, target: Any = None, source: str = "") -> Dat
     if frame.shape[1] == 0 or frame.shape[0] == 0:
         must = f"{name or 'the table'} must have at least one row and one column besides the target"
         raise errors.value("load", must, f"shape {frame.shape}")
-    X = _numbers(frame) if all(map(is_numeric, frame.dtypes)) else frame
-    return Dataset(X, y, "table", name, feature_names=[str(c) for c in frame.columns], source=source)
+    plain = all(map(is_numeric, frame.dtypes)) and not any(how.get("told") for how in read.values())
+    extra = {"columns": {**read}} if read else {}
+    names = [str(c) for c in frame.columns]
+    return Dataset(_numbers(frame) if plain else frame, y, "table", name, names, source=source, extra=extra)
 
 
 def _column(frame: Any, target: Any) -> Any:
@@ -65,27 +85,63 @@ def _numbers(frame: Any) -> np.ndarray:
     return np.asarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
 
 
-# ------------------------------------------------------------------------------------- the files
+def guess_target(dataset: Dataset) -> str | None:
+    """Return the column that is most likely meant to be predicted: by its name, or else the last."""
+    names = [str(name) for name in dataset.feature_names or ()]
+    for word in (
+        "target",
+        "label",
+        "class",
+        "y",
+        "outcome",
+        "response",
+        "churn",
+        "survived",
+        "price",
+        "diagnosis",
+    ):
+        if (found := [name for name in names if name.lower() == word]) and len(names) > 1:
+            return found[0]
+    columns = learn_columns(dataset.X, names, dataset.extra.get("columns"), gaps=True)
+    able = [c["name"] for c in columns if c["kind"] in ("number", "category")]
+    return able[-1] if len(able) > 1 else None
 
 
-def read_frame(path: Path, separators: Sequence[str] = (",", ";", "\t")) -> Any:
-    """Read a file as a pandas frame; the separator is the first of these in its first line."""
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _read_parquet(path)
-    text = decode(path)
-    first = next((line for line in io.StringIO(text) if line.strip()), "")
-    if not first:
-        raise errors.value("load", f"{path.name} must have at least one row", "an empty file")
-    separator = "\t" if path.suffix.lower() in (".tsv", ".tab") else _separator(first, separators)
-    if separator == "::":
-        text, separator = text.replace("::", "\t"), "\t"
-    elif separator == " ":
-        text, separator = "\n".join("\t".join(line.split()) for line in text.splitlines()), "\t"
-    return _parse(text, separator, path.name)
+# --- the files -------------------------------------------------------------------------------------------
 
 
-def _separator(line: str, separators: Sequence[str]) -> str:
-    return next((s for s in separators if s in line.strip()), ",")
+def read_table(
+    path: Path,
+    target: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    learned: Sequence[Reading] | None = None,
+) -> Dataset:
+    """Read a file as a table; with ``learned`` columns, as those of the fit: what was text there stays text."""
+    if learned is None:
+        as_text = [name for name, kind in (columns or {}).items() if kind in ("category", "text", "id")]
+        frame, decimal = read_frame(path, as_text=as_text)
+        return as_table(frame, plain_stem(path), target, str(path), columns, decimal)
+    as_text = [c["name"] for c in learned if c["kind"] != "number" or c.get("decimal") == ","]
+    frame, _ = read_frame(path, as_text=as_text)
+    return _as_dataset(frame, plain_stem(path), target, str(path), {})
+
+
+def plain_stem(path: Path) -> str:
+    """Return the name of a file without its suffixes: ``sales`` for ``sales.csv.gz``."""
+    return path.name[: -len(path.suffix)].removesuffix(plain_suffix(path)) or path.stem
+
+
+def read_frame(path: Path, separators: Sequence[str] | None = None, as_text: Any = ()) -> tuple[Any, str]:
+    """Read a file as a pandas frame; return it with its decimal sign."""
+    reader = READERS.get(plain_suffix(path))
+    if reader is None:
+        options = {"separators": separators} if separators else {}
+        frame, dialect = read_delimited(path, as_text=as_text, **options)
+        return frame, dialect.decimal
+    frame = reader(path)
+    if frame.empty:
+        raise errors.value("load", f"{path.name} must have at least one row", f"shape {frame.shape}")
+    return frame, "."
 
 
 def _read_parquet(path: Path) -> Any:
@@ -95,115 +151,132 @@ def _read_parquet(path: Path) -> Any:
         raise errors.missing("load", "pyarrow", "parquet") from error
     import pandas as pd
 
-    try:
-        facts = pyarrow.parquet.read_metadata(path)
-    except Exception as error:  # whatever the bytes make pyarrow raise
-        raise errors.value("load", f"{path.name} must be a Parquet file", _short(error)) from error
+    facts = _guarded(lambda: pyarrow.parquet.read_metadata(path), path, "a Parquet file")
     unpacked = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
     allow(path.name, unpacked + 8 * facts.num_rows * facts.num_columns, of=path.stat().st_size)
+    return _guarded(lambda: pd.read_parquet(path), path, "a Parquet file")
+
+
+def _read_excel(path: Path) -> Any:
+    """Read the first sheet of a workbook."""
     try:
-        frame = pd.read_parquet(path)
-    except Exception as error:  # whatever the bytes make pyarrow raise
-        raise errors.value("load", f"{path.name} must be a Parquet file", _short(error)) from error
-    if frame.empty:
-        raise errors.value("load", f"{path.name} must have at least one row", f"shape {frame.shape}")
-    return frame
+        import openpyxl  # noqa: F401
+    except ImportError as error:
+        raise errors.missing("load", "openpyxl", "excel") from error
+    import zipfile
 
-
-def _parse(text: str, separator: str, name: str) -> Any:
     import pandas as pd
 
-    first = _check_widths(text, separator, name)
-    header = None if _is_data(first) else 0
-    names = [f"x{i}" for i in range(len(first))] if header is None else None
-    try:
-        frame = pd.read_csv(
-            io.StringIO(text),
-            sep=separator,
-            header=header,
-            names=names,
-            index_col=False,
-            low_memory=False,
-        )
-    except (ValueError, OverflowError) as error:  # ParserError is a ValueError
-        raise errors.value("load", f"{name} must be a table of one row per line", _short(error)) from error
-    if header == 0 and not first[0].strip() and len(first) > 1:
-        _log.info("load: the first column of %s has no name and is left out as an index.", name)
-        frame = frame.iloc[:, 1:]
-    if frame.empty:
-        raise errors.value("load", f"{name} must have at least one row", "only a header")
-    return frame
+    with _guarded(lambda: zipfile.ZipFile(path), path, "an Excel workbook") as archive:
+        allow(path.name, 8 * sum(part.file_size for part in archive.infolist()), of=path.stat().st_size)
+    return _guarded(lambda: pd.read_excel(path, engine="openpyxl"), path, "an Excel workbook")
 
 
-def _check_widths(text: str, separator: str, name: str) -> list[str]:
-    """Return the first row; pandas would fill short rows and drop what long ones have too much."""
-    limit = csv.field_size_limit(current().field)
+def _read_json_lines(path: Path) -> Any:
+    with opened(path) as file:
+        return _records(lambda: [json.loads(line) for line in file if line.strip()], path)
+
+
+def _read_json(path: Path) -> Any:
+    def records() -> Any:
+        with opened(path) as file:
+            return json.load(file)
+
+    return _records(records, path)
+
+
+def _records(read: Callable[[], Any], path: Path) -> Any:
+    """Return records (a list of objects, or an object of lists) as a frame; objects in objects become columns ``a.b``."""
+    import pandas as pd
+
+    found = _guarded(read, path, "JSON: one object per line, or a list of objects")
+    if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
+        return pd.json_normalize(found)
+    if (
+        isinstance(found, dict)
+        and found
+        and all(isinstance(column, list | dict) for column in found.values())
+    ):
+        return _guarded(lambda: pd.DataFrame(found), path, "JSON with columns of one length")
+    do = 'Write one object per line, such as {"width": 1.5, "kind": "small"}.'
+    raise errors.value("load", f"{path.name} must hold records", type(found).__name__, do)
+
+
+def _guarded(read: Callable[[], Any], path: Path, what: str) -> Any:
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        first: list[str] = []
-        for row in filter(None, reader):
-            if not first:
-                first = row
-                check_columns(name, len(first))
-            if len(row) != len(first):
-                must = f"every line of {name} must have {len(first)} fields, as the first"
-                raise errors.value("load", must, f"{len(row)} in line {reader.line_num}")
-    except csv.Error as error:
-        raise field_error(name, reader.line_num) from error
-    finally:
-        csv.field_size_limit(limit)
-    repeated = sorted(field for field, n in Counter(first).items() if n > 1)
-    if repeated and not _is_data(first):
+        return read()
+    except errors.Refused:
+        raise
+    except Exception as error:  # whatever the bytes make the reader raise
+        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160].rstrip(".")
+        raise errors.value("load", f"{path.name} must be {what}", got) from error
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".json": _read_json,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+    ".xlsm": _read_excel,
+    ".xlsx": _read_excel,
+}
+
+
+def read_database(url: str, target: str | None, columns: Mapping[str, str] | None) -> Dataset:
+    """Read a table of a database, ``sqlite:///shop.db#customers``, or what a query after the # selects."""
+    try:
+        import sqlalchemy
+    except ImportError as error:
+        raise errors.missing("load", "sqlalchemy", "database") from error
+    import pandas as pd
+
+    address, _, what = url.partition("#")
+    try:
+        engine = sqlalchemy.create_engine(address)
+        tables = sqlalchemy.inspect(engine).get_table_names()
+    except Exception as error:  # whatever the address or the server makes the driver raise
+        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
         raise errors.value(
-            "load", f"the columns of {name} must have different names", f"{repeated[0]!r} twice"
-        )
-    return first
-
-
-def _is_data(row: Sequence[str]) -> bool:
-    """Whether a first line holds values: only numbers, and empty fields beside them."""
-    fields = [field.strip() for field in row if field.strip()]
+            "load", "the address must open a database", got, "As in sqlite:///shop.db#customers."
+        ) from error
+    if not what and len(tables) == 1:
+        what = tables[0]
+    if what not in tables and " " not in what.strip():
+        do = f"Write it after the address: {address}#{tables[0] if tables else 'table'}."
+        raise errors.unknown("load", "table", what, tables, do)
     try:
-        return bool([float(field) for field in fields])
-    except ValueError:
-        return False
+        frame = pd.read_sql(what if what in tables else sqlalchemy.text(what), engine)
+    except Exception as error:
+        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+        raise errors.value("load", "the query must select rows", got) from error
+    finally:
+        engine.dispose()
+    return as_table(frame, what if what in tables else "query", target, address, columns)
 
 
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:160].rstrip(".")
+# --- mixed columns as numbers ----------------------------------------------------------------------------
 
 
-# ----------------------------------------------------------------------------- mixed columns
+def encoder(*, columns: dict[str, str] | None = None, gaps: bool = False) -> Any:
+    """Return an unfitted scikit-learn transformer that makes mixed columns numbers, as every estimator here does.
 
-
-def encoder(frame: Any) -> Any:
-    """Return an unfitted scikit-learn transformer that makes this frame's columns numbers.
-
-    Numbers and dates are imputed by the median and standardised; everything else becomes one column
-    per category, with unknown ones all zero.
+    ``columns`` says what some of them are, ``gaps`` whether NaN may stay; see
+    :class:`corollary.data.table_encoder.TableEncoder`.
     """
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+    from corollary.data.table_encoder import TableEncoder
 
-    dates, numbers, others = dates_numbers_others(frame)
-    scaled = [SimpleImputer(strategy="median"), StandardScaler()]
-    return ColumnTransformer(
-        [
-            ("numbers", make_pipeline(FunctionTransformer(_numbers), *scaled), numbers),
-            ("dates", make_pipeline(FunctionTransformer(seconds), *scaled), dates),
-            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
-        ]
-    )
+    return TableEncoder(columns, gaps)
 
 
 def numeric(frame: Any) -> np.ndarray:
-    """Return a frame of mixed columns as a 2-D array of numbers; see :func:`encoder`.
+    """Return a frame of mixed columns as a 2-D array of numbers; see :mod:`corollary.data.encodings`.
 
     >>> import pandas as pd
     >>> numeric(pd.DataFrame({"height": [1.0, 3.0], "colour": ["red", "blue"]}))
     array([[-1.,  0.,  1.],
            [ 1.,  1.,  0.]])
     """
-    return numbers_of(frame, learn_columns(frame, None))
+    frame = frame_of(frame)
+    columns = learn_columns(frame, None)
+    return numbers_of(frame, [c for c in columns if c["kind"] not in LEFT_OUT] or columns)

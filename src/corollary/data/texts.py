@@ -2,26 +2,71 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corollary import errors
+from corollary.data.compressed import opened
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class
 
-__all__ = ["decode", "read_documents", "read_lines", "text_column"]
+__all__ = ["decode", "encoding_of", "read_documents", "read_lines", "text_column"]
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_WRITTEN = bytes([9, 10, 11, 12, 13, 26, 27, *range(32, 256)])  # no control characters but these
 
 
 def decode(path: Path) -> str:
-    """Return the text of a UTF-8 file (with or without a mark at its head), or say where it is not one."""
-    raw = path.read_bytes()
+    """Return the text of a file in the encoding that its bytes show; see :func:`encoding_of`."""
+    with opened(path) as file:
+        raw = file.read()
+    return raw.decode(encoding_of(raw, path.name, whole=True)).lstrip("\ufeff")
+
+
+def encoding_of(raw: bytes, name: str, whole: bool = False) -> str:
+    """Return the encoding of bytes: UTF by its mark or its validity, else Windows-1252 or Latin-1.
+
+    >>> encoding_of("für".encode(), "a.txt"), encoding_of("für".encode("latin-1"), "a.txt")
+    ('utf-8', 'cp1252')
+    """
+    for mark, encoding in _MARKS:
+        if raw.startswith(mark):
+            return encoding
+    head = raw[:4096]
+    zeros = [head[i::2].count(0) for i in (0, 1)]
+    if (
+        len(head) >= 16 and max(zeros) > 0.3 * len(head) and min(zeros) == 0
+    ):  # every second byte of Latin letters
+        return "utf-16-le" if zeros[1] else "utf-16-be"
+    if _decodes(raw, "utf-8", whole):
+        return "utf-8"
+    strange = head.translate(None, _WRITTEN)
+    if strange:
+        got = f"byte 0x{strange[0]:02x}, as in binary files"
+        do = "Save it as UTF-8 text, or give it the suffix of its format."
+        raise errors.value("load", f"{name} must be text", got, do)
+    return "cp1252" if _decodes(raw, "cp1252", whole) else "latin-1"
+
+
+def _decodes(raw: bytes, encoding: str, whole: bool) -> bool:
     try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        got = f"byte 0x{raw[error.start]:02x} at position {error.start}"
-        raise errors.value("load", f"{path.name} must be UTF-8 text", got, "Save it as UTF-8.") from error
+        codecs.getincrementaldecoder(encoding)().decode(raw, final=whole)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_text(path: Path, reading: Any = ()) -> Dataset:
+    return read_lines(path)
 
 
 def read_lines(path: Path) -> Dataset:
@@ -32,7 +77,7 @@ def read_lines(path: Path) -> Dataset:
     return Dataset(lines, kind="text", name=path.stem, source=str(path))
 
 
-def read_documents(folder: Path) -> Dataset:
+def read_documents(folder: Path, reading: Any = ()) -> Dataset:
     """Read one document per ``.txt`` file; sub-folders are classes."""
     files, labels = by_class(folder, (".txt",), "text")
     texts = [decode(file) for file in files]

@@ -417,7 +417,7 @@ class Lasso(Regressor, Estimator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d) to targets y (n,), optionally weighted."""
         return self._fit(X, y, sample_weight)
 

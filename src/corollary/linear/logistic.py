@@ -175,7 +175,7 @@ class NewtonCG(Iteration):
 class _Linear(Classifier, Estimator):
     _checks = {"accept_sparse": ("csr", "csc")}
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d) to labels y (n,), optionally weighted."""
         return self._fit(X, y, sample_weight)
 

@@ -83,7 +83,7 @@ class _Linear(Regressor, Estimator):
     _multi_output = True
     _checks = {"accept_sparse": ("csr", "csc")}
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d) to targets y (n,) or (n, k), optionally weighted."""
         return self._fit(X, y, sample_weight)
 

@@ -47,7 +47,7 @@ class BaseTranslator(GradientTrained):
         texts = ["".join(rng.choice(list("abc"), size=rng.integers(1, 5))) for _ in range(16)]
         return texts, [text[::-1] for text in texts]
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Learn to turn each text of X into the text of y at the same place; pairs may be weighted."""
         return self._fit(X, y, sample_weight)
 

@@ -173,7 +173,7 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"net": "resnet", "width": 4, "training": Training(epochs=3)}
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on images X with labels y (n,), optionally weighted.
 
         Images are (n, h, w), (n, c, h, w) or (n, h, w, c), bytes or floats in [0, 1], or a list of Pillow images.

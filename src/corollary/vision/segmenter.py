@@ -120,7 +120,7 @@ class Segmenter(BaseImageEstimator):
         X = np.random.default_rng(0).uniform(size=(12, 8, 8)).astype(np.float32)
         return X, (X > 0.5).astype(int)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train on images X, as :class:`~corollary.ImageClassifier` takes them, with masks y (n, h, w) of labels."""
         return self._fit(X, y, sample_weight)
 

@@ -1,0 +1,354 @@
+"""Delimited text (CSV and its relatives) as a frame: encoding, separator, decimal sign and header are found in the file.
+
+========================  ==============================================================================
+encoding                  UTF-8, UTF-16 or UTF-32 (by its mark or its zero bytes), otherwise Windows-1252
+separator                 the one of ``, ; tab |`` that cuts the first lines into equally many fields;
+                          blanks if nothing else does and all fields are numbers
+decimal sign              a comma if fields such as ``3,14`` say so and commas do not separate
+header                    the first line, unless it looks like the lines below it
+lines above the header    left out if they hold a single field
+gaps                      empty fields and :data:`GAPS`
+codes                     digits with leading zeros (``01234``) stay text
+========================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from corollary import errors
+from corollary.data.compressed import opened
+from corollary.data.limits import RATIO, check_columns, current, field_error
+from corollary.data.texts import encoding_of
+
+__all__ = ["GAPS", "Dialect", "dialect_of", "read_delimited"]
+
+# What people write where a value is missing, beside what pandas takes for it.
+GAPS = (
+    "?",
+    "-",
+    "--",
+    "—",
+    "–",
+    ".",
+    "..",
+    "...",
+    "n.a.",
+    "n/a",
+    "N.A.",
+    "na",
+    "Na",
+    "NIL",
+    "nil",
+    "NONE",
+    "none",
+    "Null",
+)
+GAPS += (
+    "missing",
+    "Missing",
+    "MISSING",
+    "#DIV/0!",
+    "#VALUE!",
+    "#REF!",
+    "#NUM!",
+    "#NAME?",
+    "<missing>",
+    "(null)",
+    "\\N",
+)
+_HEAD = 2**18  # bytes that are looked at
+_LONGEST = 2**22  # bytes of a header
+_LINES = 200  # lines that tell the separator
+_SEPARATORS = (",", ";", "\t", "|")
+_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
+_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+")
+_EITHER = re.compile(r"[+-]?\d{1,3}(,\d{3})+")  # 1,234: a thousand or a little more than one
+_CODE = re.compile(r"0\d{2,}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a file is written: what :func:`dialect_of` finds in its head."""
+
+    encoding: str
+    separator: str
+    decimal: str
+    names: list[str]  # of the columns
+    header: bool  # whether the names stand in the file
+    skip: int  # lines above the header or the first row
+    codes: tuple[str, ...] = ()  # columns of digits with leading zeros
+
+
+def read_delimited(
+    path: Path, separators: Sequence[str] = _SEPARATORS, as_text: Any = ()
+) -> tuple[Any, Dialect]:
+    """Return a delimited file as a frame, and how it was written; columns named in ``as_text`` stay strings."""
+    with opened(path) as file:
+        head = file.read(_HEAD)
+        while head.count(b"\n") < 2 and len(head) < _LONGEST and (more := file.read(_HEAD)):
+            head += more  # of a wide table
+        whole = not file.read(1)
+    dialect = dialect_of(head, path.name, separators, whole)
+    try:
+        frame = _parsed(path, dialect, as_text)
+    except UnicodeDecodeError:  # the head was plain ASCII, what follows is not
+        encoding = "cp1252" if dialect.encoding == "utf-8" else "latin-1"
+        dialect = Dialect(**{**vars(dialect), "encoding": encoding})
+        try:
+            frame = _parsed(path, dialect, as_text)
+        except UnicodeDecodeError:  # five bytes have no meaning in Windows-1252
+            dialect = Dialect(**{**vars(dialect), "encoding": "latin-1"})
+            frame = _parsed(path, dialect, as_text)
+    _check_widths(frame, path, dialect)
+    _check_fields(frame, path)
+    return _named_only(frame, dialect, path.name), dialect
+
+
+# --- the dialect -----------------------------------------------------------------------------------------
+
+
+def dialect_of(
+    head: bytes, name: str, separators: Sequence[str] = _SEPARATORS, whole: bool = True
+) -> Dialect:
+    r"""Return how a file is written, from its first bytes.
+
+    >>> found = dialect_of(b"name;price\nsalt;0,99\n", "shop.csv")
+    >>> found.separator, found.decimal, found.names
+    (';', ',', ['name', 'price'])
+    """
+    encoding = encoding_of(head, name)
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    lines = text.splitlines(keepends=True)
+    lines = lines if whole or len(lines) < 3 else lines[:-1]  # the last may be cut
+    if not any(line.strip() for line in lines):
+        raise errors.value("load", f"{name} must have at least one row", "an empty file")
+    tabbed = name.lower().split(".")[-1] in ("tsv", "tab") or ".tsv." in name.lower()
+    separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
+    numbered = [(row, i) for row, i in _rows(lines, separator, name) if any(field.strip() for field in row)]
+    skip, rows = _without_title(numbered)
+    names, header = _names(rows)
+    check_columns(name, len(names))
+    below = rows[header:]
+    columns = list(zip(*(row for row in below if len(row) == len(names))))
+    codes = tuple(n for n, fields in zip(names, columns) if _are_codes(fields))
+    return Dialect(encoding, separator, _decimal(below, separator), names, header, skip, codes)
+
+
+def _separator(lines: Sequence[str], separators: Sequence[str], name: str) -> str:
+    """Return the separator that cuts most lines into the number of fields of the first; blanks come last."""
+    best, found = (0.0, 0.0, 0), ""
+    for separator in (s for s in separators if s != " "):
+        counts = [len(row) for row, _ in _rows(lines, separator, name) if row]
+        usual, often = Counter(counts).most_common(1)[0] if counts else (1, 0)
+        if usual > 1:
+            key = (float(counts[0] == usual), often / len(counts), usual)
+            best, found = (key, separator) if key > best else (best, found)
+    if found:
+        return found
+    rows = [line.split() for line in lines if line.strip()]
+    wide = len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
+    blanks = " " in separators or (len(rows) > 1 and all(_is_number(f) for row in rows[1:] for f in row))
+    return " " if wide and blanks else ","
+
+
+def _rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[list[str], int]]:
+    """Yield the fields of each row, and the number of lines read so far."""
+    if separator == " ":
+        yield from ((line.split(), i) for i, line in enumerate(lines, 1))
+        return
+    if separator == "::":
+        lines, separator = (line.replace("::", "\t") for line in lines), "\t"
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    with _long_fields(name):
+        yield from ((row, reader.line_num) for row in reader)
+
+
+@contextmanager
+def _long_fields(name: str) -> Iterator[None]:
+    limit = csv.field_size_limit(_LONGEST + current().field)
+    try:
+        yield
+    except csv.Error as error:
+        raise field_error(name) from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _without_title(numbered: list[tuple[list[str], int]]) -> tuple[int, list[list[str]]]:
+    """Return how many lines stand above the table, such as its title, and the rows of the table."""
+    rows = [row for row, _ in numbered]
+    usual = Counter(map(len, rows)).most_common(1)[0][0]
+    above = 0
+    while usual > 2 and above < len(rows) - 1 and sum(bool(f.strip()) for f in rows[above]) == 1:
+        above += 1
+    return (numbered[above - 1][1] if above else 0), rows[above:]
+
+
+def _names(rows: list[list[str]]) -> tuple[list[str], bool]:
+    """Return the names of the columns, and whether they stand in the first row."""
+    first, below = [field.strip() for field in rows[0]], rows[1:]
+    if below and all(len(row) == len(first) + 1 and not row[-1].strip() for row in below):
+        first = [*first, ""]  # every line but the first ends in a separator
+    if _is_data(first, below):
+        return [f"x{i}" for i in range(len(first))], False
+    seen: Counter[str] = Counter()
+    names = []
+    for field in first:
+        seen[field] += 1
+        names.append(field if seen[field] == 1 or not field else f"{field}.{seen[field] - 1}")
+    return names, True
+
+
+def _is_data(first: list[str], below: list[list[str]]) -> bool:
+    """Whether a first row holds values: numbers only, or numbers and words that come again below them."""
+    filled = [(i, field) for i, field in enumerate(first) if field]
+    words = [(i, field) for i, field in filled if not _is_number(field)]
+    if not words:
+        return bool(filled)
+    again = all(any(len(row) > i and row[i].strip() == word for row in below) for i, word in words)
+    return len(words) < len(filled) and again
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return bool(_COMMA.fullmatch(field))
+    return True
+
+
+def _are_codes(fields: Sequence[str]) -> bool:
+    filled = [field for field in fields if field.strip()]
+    return any(map(_CODE.fullmatch, filled)) and all(field.isdigit() for field in filled)
+
+
+def _decimal(rows: list[list[str]], separator: str) -> str:
+    if separator == ",":
+        return "."
+    fields = [field.strip() for row in islice(rows, 2000) for field in row]
+    commas = sum(bool(_COMMA.fullmatch(f)) and not _EITHER.fullmatch(f) for f in fields)
+    points = sum(bool(_POINT.fullmatch(f)) for f in fields)
+    if commas or points:
+        return "," if commas > points else "."
+    return "," if separator == ";" and any(map(_EITHER.fullmatch, fields)) else "."
+
+
+# --- the rows --------------------------------------------------------------------------------------------
+
+
+def _parsed(path: Path, dialect: Dialect, as_text: Any) -> Any:
+    import pandas as pd
+
+    names = _distinct(dialect.names)
+    text = {*as_text, *dialect.codes} & set(names)
+    options: dict[str, Any] = {
+        "sep": dialect.separator,
+        "header": None,
+        "names": names,
+        "decimal": dialect.decimal,
+        "dtype": dict.fromkeys(text, str),
+        "na_values": list(GAPS),
+        "skipinitialspace": True,
+        "low_memory": False,
+    }
+    with opened(path) as file, _as_text(file, dialect) as text:
+        _to_first_row(text, dialect, path.name)
+        source: Any = text
+        if dialect.separator in (" ", "::"):
+            cut: Callable[[str], str] = _tabbed if dialect.separator == " " else _single
+            source, options["sep"] = io.StringIO("".join(map(cut, text))), "\t"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                frame = pd.read_csv(source, **options)
+        except UnicodeDecodeError:
+            raise
+        except pd.errors.EmptyDataError as error:
+            raise errors.value("load", f"{path.name} must have at least one row", "only a header") from error
+        except (ValueError, OverflowError, pd.errors.ParserWarning) as error:  # ParserError is a ValueError
+            raise _no_table(error, path, dialect) from error
+    if frame.empty:
+        raise errors.value("load", f"{path.name} must have at least one row", "only a header")
+    return frame
+
+
+def _as_text(file: BinaryIO, dialect: Dialect) -> io.TextIOWrapper:
+    return io.TextIOWrapper(file, encoding=dialect.encoding, newline="")
+
+
+def _to_first_row(text: Any, dialect: Dialect, name: str) -> None:
+    """Move to the first row of values: past lines above the header, and the header."""
+    for _ in range(dialect.skip):
+        next(text)
+    if not dialect.header:
+        return
+    reader = csv.reader(text, delimiter=dialect.separator) if len(dialect.separator) == 1 else text
+    with _long_fields(name):
+        while not any(field.strip() for field in next(reader)):
+            pass  # blank lines above the header
+
+
+def _tabbed(line: str) -> str:
+    return "\t".join(line.split()) + "\n"
+
+
+def _single(line: str) -> str:
+    return line.replace("::", "\t")
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names with one for each column that has none."""
+    return [name or f"\x00{i}" for i, name in enumerate(names)]
+
+
+def _no_table(error: Exception, path: Path, dialect: Dialect) -> ValueError:
+    _check_rows(path, dialect)  # knows the line of the file
+    got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160].rstrip(".")
+    return errors.value("load", f"{path.name} must be a table of one row per line", got)
+
+
+def _check_widths(frame: Any, path: Path, dialect: Dialect) -> None:
+    """Raise if a row is longer or shorter than the first: pandas makes of that an index, or gaps at its end."""
+    import pandas as pd
+
+    if not isinstance(frame.index, pd.RangeIndex) or frame.iloc[:, -1].isna().any():
+        _check_rows(path, dialect)
+
+
+def _check_fields(frame: Any, path: Path) -> None:
+    """Raise if a field is longer than the bounds allow; only a file that is longer itself can have one."""
+    if path.stat().st_size * RATIO > (limit := current().field):
+        for name, dtype in frame.dtypes.items():
+            if str(dtype) in ("str", "object", "string") and frame[name].str.len().max() > limit:
+                raise field_error(path.name, str(name))
+
+
+def _check_rows(path: Path, dialect: Dialect) -> None:
+    wide = len(dialect.names)
+    with opened(path) as file, _as_text(file, dialect) as text:
+        for row, line in _rows(text, dialect.separator, path.name):
+            short = dialect.header and len(row) == wide - 1 and not dialect.names[-1]  # the header itself
+            if line > dialect.skip and row and len(row) != wide and not short:
+                must = f"every line of {path.name} must have {wide} fields, as the first"
+                do = "Quote fields that hold the separator, or mend that line."
+                raise errors.value("load", must, f"{len(row)} in line {line}", do)
+
+
+def _named_only(frame: Any, dialect: Dialect, name: str) -> Any:
+    """Leave out columns without a name: an index that pandas wrote, or what follows a last separator."""
+    unnamed = [c for c in frame.columns if str(c).startswith("\x00")]
+    index = [c for c in unnamed if c == frame.columns[0]]
+    empty = [c for c in unnamed if frame[c].isna().all()]
+    frame = frame.drop(columns=[*index, *empty]) if len(frame.columns) > len(index + empty) else frame
+    return frame.rename(columns={c: f"x{c[1:]}" for c in unnamed})

@@ -1,0 +1,314 @@
+"""Columns of strings that are numbers or dates: recognised, parsed, and parsed alike in new data.
+
+A column is one of numbers if nearly all of its strings are, up to a sign of currency or per cent, separators of
+thousands, and :data:`~corollary.data.delimited.GAPS`. ``1,234`` counts as a thousand unless other values of the
+column, or the file, have a decimal comma. A column is one of dates if one format of :data:`FORMATS` fits. What was
+found is kept as plain values (``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.delimited import GAPS
+
+__all__ = ["KINDS_OF_COLUMN", "Reading", "dates", "numbers", "stripped", "told_kinds", "typed", "written"]
+
+# What a column can be told to be, and what becomes of it.
+KINDS_OF_COLUMN = {
+    "number": "a number",
+    "category": "one of several values",
+    "date": "a date or a time",
+    "text": "words",
+    "id": "names the row; left out",
+    "ignore": "left out",
+}
+_POINT = r"[+-]?(\d+|\d{1,3}([,'  ]\d{3})+)?(\.\d*)?([eE][+-]?\d+)?"
+_COMMA = r"[+-]?(\d+|\d{1,3}([.'  ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?"
+_SIGNS = r"[€$£¥₹%\s\u00a0\u202f]+"
+_SAMPLE = 500  # distinct values that tell what a column may be
+_ENOUGH = 0.95  # share of the values that must fit
+_DAYS = (
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%m-%d-%Y",
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%d.%m.%y",
+    "%d/%m/%y",
+)
+_DAYS += (
+    "%m/%d/%y",
+    "%d %b %Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%d %B %Y",
+    "%d. %B %Y",
+    "%b %d, %Y",
+    "%B %d, %Y",
+    "%b %d %Y",
+)
+_DAYS += ("%B %d %Y", "%a %b %d %Y", "%a, %d %b %Y", "%Y-%b-%d", "%m/%Y", "%b %Y", "%B %Y", "%b-%y", "%Y %b")
+_HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+FORMATS = ("ISO8601", "quarter", *_DAYS, *_HOURS)
+_TWINS = {"%m/%d/%Y": "%d/%m/%Y", "%m-%d-%Y": "%d-%m-%Y", "%m/%d/%y": "%d/%m/%y"}
+_QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
+Reading = dict[str, Any]
+
+
+def told_kinds(told: Mapping[str, str] | None, names: Any) -> dict[str, Reading]:
+    """Return what the user says about columns as readings, or raise for a column or a kind that does not exist."""
+    found = {}
+    for name, kind in (told or {}).items():
+        if str(name) not in {str(n) for n in names}:
+            raise errors.unknown("load", "column", str(name), map(str, names))
+        if kind not in KINDS_OF_COLUMN:
+            do = f"A column is one of {', '.join(KINDS_OF_COLUMN)}."
+            raise errors.unknown("load", "kind of column", str(kind), KINDS_OF_COLUMN, do)
+        found[str(name)] = {"kind": kind, "told": True}
+    return found
+
+
+def typed(
+    frame: Any, told: Mapping[str, Reading] | None = None, decimal: str = "."
+) -> tuple[Any, dict[str, Reading]]:
+    """Return a frame whose strings became numbers and dates where they are some, and how each was read."""
+    told = told or {}
+    readings: dict[str, Reading] = {}
+    columns = {}
+    for name in frame.columns:
+        column, how = _typed(frame[name], told.get(str(name), {}), decimal)
+        if how:
+            readings[str(name)] = how
+        if column is not frame[name]:
+            columns[name] = column
+    return (frame.assign(**{}) if not columns else _replaced(frame, columns)), readings
+
+
+def _replaced(frame: Any, columns: dict[Any, Any]) -> Any:
+    import pandas as pd
+
+    parts = [columns.get(name, frame[name]).rename(name) for name in frame.columns]
+    return pd.concat(parts, axis=1)
+
+
+def _typed(column: Any, told: Reading, decimal: str) -> tuple[Any, Reading]:
+    from pandas.api import types
+
+    kind = told.get("kind")
+    if kind in ("category", "text", "id", "ignore"):
+        return column, told
+    if kind == "date" or (kind is None and _is_calendar(column)):
+        return dates(column, told) if not told.get("format") else _with(dates(column, told)[0], told)
+    if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
+        return column, told
+    if str(column.dtype) == "category" or str(column.dtype).startswith(("timedelta", "period")):
+        return column, told
+    column = _plain(column)
+    if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
+        return column, told
+    values = stripped(column)
+    for parse in (_as_numbers, _as_dates):
+        found = parse(values, decimal, bool(kind))
+        if found is not None:
+            return found[0], {**told, **found[1]}
+    if kind == "number":
+        return numbers(column, told), told
+    return values, told
+
+
+def _with(column: Any, how: Reading) -> tuple[Any, Reading]:
+    return column, how
+
+
+def _plain(column: Any) -> Any:
+    """Return a column of Python objects as numbers or dates if they all are, otherwise as strings."""
+    import pandas as pd
+
+    if column.dtype != object:
+        return column
+    inferred = pd.api.types.infer_dtype(column, skipna=True)
+    if inferred in ("integer", "floating", "decimal", "mixed-integer-float", "boolean"):
+        return pd.to_numeric(column.astype("float64"))
+    if inferred in ("datetime", "datetime64", "date"):
+        return pd.to_datetime(column)
+    texts = column.map(written, na_action="ignore")
+    return texts.astype("str")
+
+
+def written(value: Any) -> str:
+    """Return a value as a string; 2.0 and 2 are one category.
+
+    >>> written(2.0), written(np.int64(2)), written("2.0")
+    ('2', '2', '2.0')
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def stripped(column: Any) -> Any:
+    """Return strings without blanks around them, NaN where they stand for a gap."""
+    values = column.str.strip()
+    return values.mask(values.isin([*GAPS, ""]))
+
+
+def _some(values: Any) -> Any:
+    """Return at most :data:`_SAMPLE` distinct values, from everywhere in the column."""
+    distinct = values.iloc[:: max(1, len(values) // (20 * _SAMPLE))].dropna().drop_duplicates()
+    return distinct.iloc[:: max(1, len(distinct) // _SAMPLE)]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------
+
+
+def _as_numbers(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | None:
+    some = _some(values)
+    if not len(some) or _fit(some, decimal)[0].mean() < _ENOUGH - 0.05:
+        return None
+    known = values.dropna()
+    if known.str.fullmatch(r"\d+").all() and known.str.fullmatch(r"0\d{2,}|\d{16,}").any():
+        return None  # codes: 01234, or numbers of cards and accounts
+    fits, sign = _fit(known, decimal)
+    odd = known[~fits].unique()
+    if not len(known) or (
+        len(odd) and not told and (fits.mean() < _ENOUGH or len(odd) > 3 or known[fits].nunique() < 10)
+    ):
+        return None
+    how: Reading = {"kind": "number"} | ({"decimal": sign} if sign == "," else {})
+    how |= {"gaps": sorted(map(str, odd))} if len(odd) else {}
+    return numbers(values, how), how
+
+
+def _fit(values: Any, decimal: str) -> tuple[Any, str]:
+    """Return which strings are numbers, and the decimal sign that makes most of them so."""
+    bare = values.str.replace(_SIGNS, "", regex=True)
+    filled = bare.str.contains(r"\d", regex=True)
+    point, comma = (bare.str.fullmatch(form) & filled for form in (_POINT, _COMMA))
+    many, other = (point.sum(), comma.sum()) if decimal == "." else (comma.sum(), point.sum())
+    sign = decimal if many >= other else {".": ",", ",": "."}[decimal]
+    return (point if sign == "." else comma), sign
+
+
+def numbers(column: Any, how: Reading) -> Any:
+    """Return a column as floats, read as was learned; what is no number is a gap."""
+    import pandas as pd
+
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return (
+            column.astype("float64")
+            if str(column.dtype) != "category"
+            else pd.to_numeric(column, errors="coerce")
+        )
+    sign = how.get("decimal", ".")
+    texts = column.map(str, na_action="ignore").astype("str").str.replace(_SIGNS, "", regex=True)
+    texts = texts.str.replace("[ '" + ("," if sign == "." else ".") + "]", "", regex=True)
+    if sign == ",":
+        texts = texts.str.replace(",", ".", regex=False)
+    return pd.to_numeric(texts, errors="coerce").astype("float64")
+
+
+# --- dates -----------------------------------------------------------------------------------------------
+
+
+def _is_calendar(column: Any) -> bool:
+    """Whether integers are days such as 20240131, by the name of their column and their values."""
+    from pandas.api import types
+
+    if not types.is_integer_dtype(column.dtype) or not re.search("date|day", str(column.name).lower()):
+        return False
+    return bool(
+        column.between(19000101, 21001231).all() and _parse(column.astype(str), "%Y%m%d").notna().all()
+    )
+
+
+def _as_dates(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | None:
+    found = _format(_some(values), decimal)
+    if found is None:
+        return None
+    parsed = _parse(values, found)
+    twin = _TWINS.get(found) or next((a for a, b in _TWINS.items() if b == found), None)
+    if twin is not None and parsed.isna().sum() > values.isna().sum():  # the rest of the column decides
+        other = _parse(values, twin)
+        parsed, found = (other, twin) if other.notna().sum() > parsed.notna().sum() else (parsed, found)
+    if parsed.notna().sum() < _ENOUGH * values.notna().sum():
+        return None
+    return parsed, {"kind": "date", "format": found}
+
+
+def _format(some: Any, decimal: str) -> str | None:
+    if not len(some) or not some.str.contains(r"\d").mean() > _ENOUGH or some.str.len().max() > 40:
+        return None
+    if some.str.fullmatch(r"[+-]?\d+([.,]\d+)?").any() or some.str.contains(r"[^\w\s.:,/+-]").mean() > 0.05:
+        return None
+    best, share = None, _ENOUGH
+    for form in _formats(str(some.iloc[0])):
+        fits = _parse(some, form).notna().mean()
+        if fits > share or (fits == share == 1 and best is not None and _first(form, best, decimal)):
+            best, share = form, fits
+    return best
+
+
+def _formats(example: str) -> Iterator[str]:
+    """Yield the formats to try, with a time of day if the example has one."""
+    yield from ("ISO8601", "quarter")
+    clock = re.search(r"\d:\d", example)
+    if not clock:
+        yield from _DAYS
+        return
+    yield from _HOURS
+    yield from (f"{day} {hour}" for day in _DAYS for hour in _HOURS)
+
+
+def _first(form: str, best: str, decimal: str) -> bool:
+    """Whether a format that fits as well comes first: days before months where commas are decimal."""
+    return decimal == "." and _TWINS.get(form.split(" ")[0]) == best.split(" ")[0]
+
+
+def _parse(values: Any, form: str) -> Any:
+    import pandas as pd
+
+    if form == "quarter":
+        months = values.str.extract(_QUARTER)
+        values = (
+            months[0]
+            + "-"
+            + ((months[1].astype(float) - 1) * 3 + 1).astype("Int64").astype("str").str.zfill(2)
+        )
+        form = "%Y-%m"
+    parsed = pd.to_datetime(values, format=form, errors="coerce", utc=True)
+    return parsed.dt.tz_localize(None)
+
+
+def dates(column: Any, how: Reading) -> tuple[Any, Reading]:
+    """Return a column as dates, in the format that was learned or the one that fits; gaps where there is none."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return (column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column), how
+    if str(column.dtype).startswith("period"):
+        return column.dt.to_timestamp(), how
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in ("datetime", "date"):
+        return pd.to_datetime(column), how
+    texts = column.map(written, na_action="ignore").astype("str").str.strip()
+    form = how.get("format") or _calendar_format(texts) or _format(_some(texts), ".")
+    if form is None:
+        must = f"column {str(column.name)!r} must hold dates"
+        raise errors.value("load", must, repr(next(iter(texts.dropna()), "")), "Write them as 2024-01-31.")
+    return _parse(texts, form), {**how, "kind": "date", "format": form}
+
+
+def _calendar_format(texts: Any) -> str | None:
+    """Return the format of days written as 20240131 or of years, or None."""
+    known = texts.dropna()
+    for digits, form in ((8, "%Y%m%d"), (4, "%Y")):
+        if len(known) and known.str.fullmatch(rf"\d{{{digits}}}").all():
+            return form
+    return None
