@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from corollary import errors
 from corollary.data.limits import allow
@@ -42,7 +42,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
                 with zipfile.ZipFile(file) as archive, archive.open(_only_member(archive, path)) as inner:
                     yield cast(BinaryIO, io.BufferedReader(_Counted(inner, path)))
                 return
-            packed = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+            packed: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
             unpack = next((unpack for mark, unpack in packed.items() if start.startswith(mark)), None)
             if unpack is None:
                 yield file

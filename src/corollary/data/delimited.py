@@ -34,7 +34,7 @@ from corollary.data.texts import encoding_of
 __all__ = ["GAPS", "Dialect", "dialect_of", "read_delimited"]
 
 # What people write where a value is missing, beside what pandas takes for it.
-GAPS = (
+GAPS: tuple[str, ...] = (
     "?",
     "-",
     "--",
@@ -251,13 +251,13 @@ def _parsed(path: Path, dialect: Dialect, as_text: Any) -> Any:
     import pandas as pd
 
     names = _distinct(dialect.names)
-    text = {*as_text, *dialect.codes} & set(names)
+    strings = {*as_text, *dialect.codes} & set(names)
     options: dict[str, Any] = {
         "sep": dialect.separator,
         "header": None,
         "names": names,
         "decimal": dialect.decimal,
-        "dtype": dict.fromkeys(text, str),
+        "dtype": dict.fromkeys(strings, str),
         "na_values": list(GAPS),
         "skipinitialspace": True,
         "low_memory": False,

@@ -33,7 +33,7 @@ _COMMA = r"[+-]?(\d+|\d{1,3}([.'  ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?"
 _SIGNS = r"[€$£¥₹%\s\u00a0\u202f]+"
 _SAMPLE = 500  # distinct values that tell what a column may be
 _ENOUGH = 0.95  # share of the values that must fit
-_DAYS = (
+_DAYS: tuple[str, ...] = (
     "%d.%m.%Y",
     "%d/%m/%Y",
     "%m/%d/%Y",

@@ -64,7 +64,7 @@ def learn_category(column: Any) -> Reading:
         common = counts[counts >= enough].index[:MOST]
     else:
         common = counts.index
-    values: list[str | None] = sorted(map(str, common))
+    values: list[str | None] = [*sorted(map(str, common))]
     return {
         "kind": "category",
         "values": [*values, None] if column.isna().any() else values,
