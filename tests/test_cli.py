@@ -245,7 +245,14 @@ def test_check_and_formula():
     assert {"id", "topic", "holds", "deviation", "tolerance", "seconds"} == set(rows[0])
     wrong = json.loads(good("check", "information", "--wrong", "--json"))
     assert not any(row["holds"] for row in wrong)
-    assert "LaTeX" in good("formula", "prob-bayes-rule")
+    shown = good("formula", "prob-bayes-rule", "--seed", "3")
+    assert "LaTeX" in shown and "seed 3" in shown and "does not hold" in shown
+    assert "lambda" in shown or "def " in shown  # the source of either form
+    facts = json.loads(good("formula", "ineq-hoeffding", "--json"))
+    assert {"t", "widths"} == facts["inputs"].keys()
+    assert facts["right"]["holds"] and not any(form["holds"] for form in facts["wrong"])
+    assert facts["wrong"][0]["name"] == "as printed, E5 in 002 Background" and facts["errata"][0]["loose"]
+    assert "metric-fid" in good("formula", "evaluation")
 
 
 def test_functions_are_computed(here):

@@ -6,13 +6,25 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
+import numpy as np
 import pytest
 import torch
 from docs.pages import pages
 
 from corollary import catalog
 from corollary.formulas import TOPICS, all_formulas, find
-from corollary.formulas.record import Outcome, all_of, at_least, at_most, equal, exponent, formula, within
+from corollary.formulas.record import (
+    REGISTRY,
+    Outcome,
+    all_of,
+    at_least,
+    at_most,
+    equal,
+    exponent,
+    formula,
+    within,
+)
+from corollary.formulas.source import source
 
 FORMULAS = all_formulas()
 SHARED = Path(__file__).parents[2] / "shared"
@@ -193,3 +205,51 @@ def test_every_system_has_its_current_page():
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 stale.append(name)
     assert not stale, "run `make docs`"
+
+
+def test_errata_say_where_what_kind_and_why():
+    places = {"000", "001", "002", "003", "004"}
+    for f in FORMULAS:
+        for e in f.errata:
+            assert e.where[:3] in places and len(e.where) > 4, e
+            assert (e.kind == "typing") == e.number.startswith("T"), e
+            assert e.counterexample or e.kind != "claim", e
+            assert (
+                e.printed.count("$") % 2
+                == e.correction.count("$") % 2
+                == e.counterexample.count("$") % 2
+                == 0
+            )
+
+
+def test_loose_bounds_are_valid_and_loose():
+    """A bound that is called valid lies on the right side of the truth, though far from it."""
+    loose = {(e.number, f.id) for f in FORMULAS for e in f.errata if e.loose}
+    assert loose == {("E5", "ineq-hoeffding"), ("E19", "it-jsd"), ("E84", "slt-pac-bayes")}
+    for t in (0.1, 0.3):
+        widths = np.linspace(0.5, 2, 8)
+        f = REGISTRY["ineq-hoeffding"]
+        assert f.right(t, widths) < f.errata[0].form(t, widths) <= 1
+    f = REGISTRY["slt-pac-bayes"]
+    for e in f.errata:
+        if e.loose:
+            assert e.form(5.0, 1000, 0.05) > f.right(5.0, 1000, 0.05)
+
+
+def test_anchors_of_the_errata_are_unique_and_linked():
+    page, formulary = pages()["errata.md"], pages()["formulary.md"]
+    anchors = re.findall(r'<a id="([ET]\d+[a-z]?)">', page)
+    assert len(anchors) == len(set(anchors)) == sum(len(f.errata) for f in FORMULAS)
+    assert set(re.findall(r"errata\.md#(\w+)", formulary)) == set(anchors)
+
+
+def test_instances_and_sources():
+    for f in FORMULAS:
+        one = f.instance(seed=1)
+        assert one.inputs and one.outcome.holds and one.outcome.sides is not None
+        for claim in (f.right, *f.wrong):
+            text = source(claim)
+            assert "lambda" in text or "def " in text or "." in text
+    assert source(REGISTRY["slt-pac-bayes"].right).startswith("def pac_bayes_right(kl, s, epsilon):")
+    assert "# with low = 0.0" in source(REGISTRY["gcn-spectrum"].errata[0].form)
+    assert source(np.matmul).endswith("matmul")

@@ -285,10 +285,11 @@ def check(
 
 @app.command()
 def formula(
-    id: Annotated[str, typer.Argument(help="A formula's id.")],
+    names: Annotated[list[str], typer.Argument(help="A formula's id (or several), or a topic.")],
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show one formula: statement, LaTeX, where it stands in the notes, what implements it."""
-    from corollary.cli.formulary import show_formula
+    """Show a formula: statement, source of its right and wrong forms, the numbers of one instance; or list a topic."""
+    from corollary.cli.formulary import show_formulas
 
-    show_formula(id, as_json)
+    show_formulas(names, seed, as_json)

@@ -75,9 +75,19 @@ def multiset(sums):
     return np.sort(np.roots([(-1) ** k * c for k, c in enumerate(e)]).real)
 
 
-def indistinguishable(signature, A, B):
-    """Whether colour refinement with this signature ends with equal histograms."""
-    colours = [[0] * len(A), [0] * len(B)]
+def spider(*legs):
+    """A centre with paths of these lengths hanging from it."""
+    A, start = np.zeros((1 + sum(legs), 1 + sum(legs))), 1
+    for leg in legs:
+        path = [0, *range(start, start + leg)]
+        A[path[:-1], path[1:]] = A[path[1:], path[:-1]] = 1.0
+        start += leg
+    return A
+
+
+def indistinguishable(signature, A, B, labels=None):
+    """Whether colour refinement with this signature, from these labels or none, ends with equal histograms."""
+    colours = labels or [[0] * len(A), [0] * len(B)]
     for _ in range(len(A)):
         signed = [
             [signature(c[i], [c[j] for j in np.flatnonzero(M[i])]) for i in range(len(M))]

@@ -108,6 +108,9 @@ def _relu(z):
             r"the slope is $0$ for $x \le 0$ and $1$ for $x \ge 0$",
             r"at $0$ there is no slope but the subdifferential $[0, 1]$",
             lambda z, g: (z <= 0 and g == 0) or (z >= 0 and g == 1),
+            where="001 §6",
+            kind="claim",
+            counterexample=r"both cases hold at $0$ and give the slopes $0$ and $1$",
         ),
     ),
     systems=UNITS,
@@ -235,6 +238,8 @@ def _off_diagonal_squared(s):
             r"$-\sigma_i \sigma_i$ off the diagonal",
             r"$-\sigma_i \sigma_j$",
             _off_diagonal_squared,
+            where="003 Softmax",
+            kind="typing",
         ),
     ),
     systems=UNITS,
@@ -317,11 +322,15 @@ def ridge_function(rng, claim):
     theta *= rng.uniform(1.5, 3) / np.linalg.norm(theta)
     x, v = rng.normal(size=4) / 3, rng.normal(size=4)
     v -= theta * (v @ theta) / (theta @ theta)
-    steepness = np.linalg.norm(gradient(lambda x: np.tanh(x @ theta), x))
-    return all_of(
-        equal(claim(1 / np.cosh(x @ theta) ** 2, theta), steepness, tol=NUMERIC),
-        equal(np.tanh((x + v) @ theta), np.tanh(x @ theta), tol=1e-12),
-    )
+    outcomes = []
+    for phi, slope in ((np.tanh, lambda a: 1 / np.cosh(a) ** 2), (np.cos, lambda a: -np.sin(a))):
+        for point in (x, -x):  # the slope of the second phi has both signs
+            steepness = np.linalg.norm(gradient(lambda x, phi=phi: phi(x @ theta), point))
+            outcomes += [
+                equal(claim(slope(point @ theta), theta), steepness, tol=NUMERIC),
+                equal(phi((point + v) @ theta), phi(point @ theta), tol=1e-12),
+            ]
+    return all_of(*outcomes)
 
 
 @formula(

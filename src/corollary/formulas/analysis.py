@@ -6,7 +6,7 @@ An inequality is tried on many random instances and must be reached where the th
 from math import factorial
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from corollary.formulas._analysis_tools import (
     convex_function,
@@ -65,6 +65,8 @@ def cauchy_schwarz(rng, claim):
             r"$\mathbb E[XY]^2 \le \mathbb E[X]^2\, \mathbb E[Y^2]$",
             r"$\mathbb E[XY]^2 \le \mathbb E[X^2]\, \mathbb E[Y^2]$",
             lambda p, x, y: (p * x).sum(-1) ** 2 * (p * y**2).sum(-1),
+            where="001 §2",
+            kind="formula",
         ),
     ),
 )
@@ -110,27 +112,43 @@ def holder(rng, claim):
     latex=r"f \text{ convex}: \quad f\Big(\sum_i \lambda_i x_i\Big) \le \sum_i \lambda_i f(x_i),"
     r" \qquad f(\mathbb{E}X) \le \mathbb{E} f(X)",
     where="000, 001 §2; 002, 003 Background",
-    right=lambda at_mean, mean_of: (at_mean, mean_of),
+    right=lambda f, weights, x: (f((weights[..., None] * x).sum(-2)), (weights * f(x)).sum(-1)),
     errata=(
         Erratum(
             "T2",
             r"$\sum_i \lambda_i f(x_i) \le f(\sum_i \lambda_i x_i)$ for convex $f$",
             r"$f(\sum_i \lambda_i x_i) \le \sum_i \lambda_i f(x_i)$",
-            lambda at_mean, mean_of: (mean_of, at_mean),
+            lambda f, weights, x: ((weights * f(x)).sum(-1), f((weights[..., None] * x).sum(-2))),
+            where="000 §2",
+            kind="typing",
         ),
     ),
     systems=("vae", "em-mixture"),
 )
 def jensen(rng, claim):
-    """A convex function of a mean is at most the mean of the function; concave ones turn it round."""
+    """A convex function of a mean is at most the mean of the function; concave ones turn it round.
+
+    The claim gives the smaller and the larger side. For the squared length they differ by the variance,
+    for an affine function not at all, and minus the logarithm gives the inequality of the means.
+    """
     f, _ = convex_function(rng, 3)
     w, x = simplex(rng, 100, 4), rng.normal(size=(100, 4, 3))
-    smaller, larger = claim(f(np.einsum("ni,nid->nd", w, x)), (w * f(x)).sum(-1))
-    y = rng.exponential(size=(100, 4))
-    low, high = claim(-np.log((w * y).sum(-1)), -(w * np.log(y)).sum(-1))  # the logarithm is concave
-    affine = 2 * x[..., 0] - 1
-    line = claim(2 * np.einsum("ni,ni->n", w, x[..., 0]) - 1, (w * affine).sum(-1))
-    return all_of(at_most(smaller, larger), at_most(low, high), equal(*line, tol=EXACT))
+    y = rng.exponential(size=(100, 4, 1))
+    smaller, larger = claim(f, w, x)
+    low, high = claim(lambda t: -np.log(t[..., 0]), w, y)  # the logarithm is concave
+    squared_mean, mean_square = claim(lambda t: (t**2).sum(-1), w, x)
+    pairs = ((x[:, :, None] - x[:, None]) ** 2).sum(
+        -1
+    )  # the variance as half the mean squared gap of two draws
+    variance = np.einsum("ni,nj,nij->n", w, w, pairs) / 2
+    means = [stats.gmean(values, weights=weights) for values, weights in zip(y[..., 0], w)]
+    return all_of(
+        at_most(smaller, larger),
+        at_most(low, high),
+        equal(np.exp(-high), means, tol=1e-10),
+        equal(mean_square - squared_mean, variance, tol=1e-10),
+        equal(*claim(lambda t: 2 * t[..., 0] - 1, w, x), tol=EXACT),
+    )
 
 
 @formula(
@@ -184,7 +202,16 @@ def convex_first_order(rng, claim):
     where="000, 001 §2; 004 Lemma 6",
     right=lambda first, second: second.min() >= 0,
     wrong=lambda first, second: second.max() >= 0,
-    errata=(Erratum("E9", r"$f'(x) \ge 0$", r"$f''(x) \ge 0$", lambda first, second: first.min() >= 0),),
+    errata=(
+        Erratum(
+            "E9",
+            r"$f'(x) \ge 0$",
+            r"$f''(x) \ge 0$",
+            lambda first, second: first.min() >= 0,
+            where="000, 001 §2",
+            kind="formula",
+        ),
+    ),
 )
 def convex_second_order(rng, claim):
     """Convexity is a second derivative that is nowhere negative; the sign of the slope is irrelevant."""
@@ -195,7 +222,7 @@ def convex_second_order(rng, claim):
         "cube": (a * x**3, 3 * a * x**2, 6 * a * x),
         "wave": (np.sin(a * x), a * np.cos(a * x), -(a**2) * np.sin(a * x)),
         "softplus": (np.logaddexp(0, x), special.expit(x), special.expit(x) * special.expit(-x)),
-        "cap": (-a * x**2, -2 * a * x, np.full_like(x, -2 * a)),
+        "cap": (-0.2 * a * x**2, -0.4 * a * x, np.full_like(x, -0.4 * a)),  # hardly bent, and not convex
     }
     chords = {name: f[:-2:2] + f[2::2] - 2 * f[1:-1:2] for name, (f, _, _) in cases.items()}
     truth = [chord.min() >= -EXACT for chord in chords.values()]
@@ -223,7 +250,7 @@ def convex_closure_rules(rng, claim):
     # per case: the values, the weights of the sum, whether the outer function rises
     cases = [
         (a * f + b * bowl, (a, b), True),
-        (bowl - b * steep, (1, -b), True),
+        (bowl - b / 4 * steep, (1, -b / 4), True),  # a weight just below zero
         (np.maximum(f, bowl), (1, 1), True),
         (np.exp(a * f), (1,), True),
         (np.maximum(bowl, 0) ** 2, (1,), True),
@@ -247,6 +274,10 @@ def convex_closure_rules(rng, claim):
             r"a strictly convex function has exactly one global minimum",
             r"at most one; existence needs coercivity, for instance by strong convexity",
             lambda strict, coercive: (1, 1) if strict else (1 if coercive else 0, np.inf),
+            where="000 §2, §13.3; 001 §2",
+            kind="claim",
+            counterexample=r"$e^x$ is strictly convex and has no minimum; $\|x\|$ has exactly one and is not "
+            r"strictly convex",
         ),
     ),
 )
@@ -308,6 +339,8 @@ def convex_strong(rng, claim):
             r"$\langle \nabla f(x) - \nabla f(y), y - x \rangle \ge \mu \|y - x\|^2$",
             r"$\langle \nabla f(x) - \nabla f(y), x - y \rangle \ge \mu \|x - y\|^2$",
             lambda gx, gy, x, y: ((gx - gy) * (y - x)).sum(-1),
+            where="000 §13.3",
+            kind="formula",
         ),
     ),
     systems=("rates",),
@@ -388,6 +421,9 @@ def lipschitz_inclusions(rng, claim):
             r"$L$ tells how large the gradient can be",
             r"$L$ bounds how fast the gradient changes; $f = c \cdot x$ has $L = 0$",
             lambda H, gradients: np.linalg.norm(gradients, axis=-1).max(),
+            where="000 §13.3",
+            kind="claim",
+            counterexample=r"$f = c \cdot x$ has $L = 0$ and the gradient $c$",
         ),
     ),
     systems=("rates",),
@@ -425,6 +461,9 @@ def _upper_bound(fy, slope, length, L):
             r"the bound is equivalent to an $L$-Lipschitz gradient for every $f$",
             r"it follows from one; the converse needs convexity",
             lambda fy, slope, n, L, convex: (_upper_bound(fy, slope, n, L), L),
+            where="002 Optimization",
+            kind="claim",
+            counterexample=r"$-x^4$ lies below all its tangents, and its gradient is not Lipschitz",
         ),
     ),
     systems=("rates",),
@@ -625,16 +664,22 @@ def taylor_integral_remainder(rng, claim):
 def lagrangian(rng, claim):
     """At a constrained optimum the gradients align; the multiplier is the price of the constraint."""
     A, c = spd(rng, 2, 0.5, 3), rng.uniform(0.5, 2)
-    angle = np.linspace(0, np.pi, 40001)
 
-    def best(c):  # exhaustive search on the circle of squared radius c
-        x = np.sqrt(c) * np.stack([np.cos(angle), np.sin(angle)])
-        values = A[0, 0] * x[0] ** 2 + 2 * A[0, 1] * x[0] * x[1] + A[1, 1] * x[1] ** 2
-        return values.max(), x[:, values.argmax()]
+    def best(c):  # search along the circle of squared radius c, coarse and then fine
+        at = lambda angle: np.sqrt(c) * np.array([np.cos(angle), np.sin(angle)])
+        value = lambda angle: at(angle) @ A @ at(angle)
+        near = max(np.linspace(0, np.pi, 41), key=value)
+        fine = optimize.minimize_scalar(
+            lambda angle: -value(angle),
+            bounds=(near - 0.1, near + 0.1),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        return value(fine.x), at(fine.x)
 
     x = best(c)[1]
-    price = (best(c + 0.1)[0] - best(c - 0.1)[0]) / 0.2
-    return equal(claim(2 * A @ x, 2 * x, price), 0, tol=2e-3)  # the search has a step of 8e-5
+    price = (best(c + 0.1)[0] - best(c - 0.1)[0]) / 0.2  # the best value is proportional to c
+    return equal(claim(2 * A @ x, 2 * x, price), 0, tol=1e-6)  # the angle is known to about 1e-8
 
 
 @formula(
@@ -652,7 +697,9 @@ def subdifferential(rng, claim):
     known = {  # interval of slopes left of, at and right of zero
         np.abs: ((-1, -1), (-1, 1), (1, 1)),
         lambda x: np.maximum(x, 0): ((0, 0), (0, 1), (1, 1)),
+        np.square: tuple((2 * x, 2 * x) for x in points),
     }
+    slopes = np.append(slopes, 2 * np.array(points))
     said, truth = [], []
     for f, intervals in known.items():
         for x, (low, high) in zip(points, intervals):

@@ -13,7 +13,12 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import gamma
 
-from corollary.formulas._counting_tools import count_pieces, count_regions, folding_network
+from corollary.formulas._counting_tools import (
+    count_folded_square,
+    count_pieces,
+    count_regions,
+    folding_network,
+)
 from corollary.formulas.record import (
     Erratum,
     all_of,
@@ -54,6 +59,9 @@ def _fit(train, test, target_train, target_test):
             printed=r"$\forall\epsilon\ \exists m \ge 1: \lVert g_m - f\rVert_\infty < \epsilon$",
             correction=r"from some $M$ on every $m$ must satisfy it",
             form=lambda errors, tolerances: all((errors < eps).any() for eps in tolerances),
+            where="002 Approximation",
+            kind="definition",
+            counterexample=r"errors $0, 1, 0, 1, \dots$",
         ),
     ),
     systems=("approximation",),
@@ -136,8 +144,13 @@ def apx_weierstrass(rng, claim):
     f, degrees = (lambda t: np.abs(t - 0.5)), [8, 16, 32, 64]
     x = np.append(0.5 + 1e-9, rng.uniform(0.01, 0.99, size=400))
     errors = [np.abs(claim(f, n, x) - f(x)).max() for n in degrees]
-    expected = 1 / np.sqrt(2 * np.pi * np.array(degrees))  # the mean deviation of a fair binomial
-    return all_of(exponent(degrees, errors, -0.5, tol=0.03), equal(errors, expected, tol=0.01))
+    # At a kink at p the error is the mean deviation of a binomial share, which De Moivre knew in closed form.
+    p, expected = rng.uniform(0.3, 0.7), []
+    at_kink = [claim(lambda t: np.abs(t - p), n, np.array([p]))[0] for n in degrees]
+    for n in degrees:
+        m = int(n * p) + 1
+        expected.append(2 * m * comb(n, m) * p**m * (1 - p) ** (n - m + 1) / n)
+    return all_of(exponent(degrees, errors, -0.5, tol=0.03), equal(at_kink, expected, tol=1e-12))
 
 
 def _is_polynomial(sigma):
@@ -161,6 +174,9 @@ def _is_bounded(sigma):
             printed=r"for bounded $\sigma$ (such as ReLU), with accuracy at all $x \in \mathbb R^d$",
             correction=r"for non-polynomial $\sigma$, uniformly on compact sets",
             form=lambda sigma: (_is_bounded(sigma), True),
+            where="000 §6.3; 004 §4",
+            kind="claim",
+            counterexample=r"no bounded unit follows $x^2$ on $\mathbb R$, and the rectifier is not bounded",
         ),
     ),
     systems=("approximation",),
@@ -238,7 +254,19 @@ def apx_dimension_lifting(rng, claim):
         theta, b = 1.5 * rng.normal(size=(width, 2)), rng.uniform(-2, 2, size=width)
         features = [claim(np.tanh, P, theta, b) for P in (X, grid)]
         errors.append(_fit(*features, target(X), target(grid)))
-    return all_of(at_most(errors[2], 0.02), at_most(errors[2], errors[0] / 5))
+    # Along its direction each unit is the unit of the line, and across it constant.
+    one, point = theta[0], rng.normal(size=2)
+    along, across = point @ one / (one @ one) * one, np.array([-one[1], one[0]])
+    alone = claim(np.tanh, np.array([point, along, along + across]), theta[:1], b[:1])
+    return all_of(
+        equal(
+            alone,
+            np.tanh(np.linalg.norm(one) * np.sign(along @ one) * np.linalg.norm(along) + b[0]),
+            tol=1e-12,
+        ),
+        at_most(errors[2], 0.02),
+        at_most(errors[2], errors[0] / 5),
+    )
 
 
 def _step_network(x, beta, theta, b, b0):
@@ -262,6 +290,8 @@ def _step_network(x, beta, theta, b, b0):
                 np.full(len(x), ((theta.sum(axis=1) + b > 0) * beta + b0).sum()),
                 (2 * r * C) ** 2 / m,
             ),
+            where="002 Barron",
+            kind="formula",
         ),
     ),
     systems=("approximation",),
@@ -280,17 +310,23 @@ def apx_barron(rng, claim):
         g = np.exp(-(x**2).sum(axis=1) / 2)
         errors = []
         for m in sizes:
-            squares = []
+            squares, heights, outputs = [], [], []
             for _ in range(trials):
                 theta = rng.normal(size=(m, n))  # frequencies with density |omega| times the spectrum
                 length = np.sqrt(rng.chisquare(n + 1, size=m))
                 theta *= (length / np.linalg.norm(theta, axis=1))[:, None]
                 t = rng.random(m) * length * r
                 # cos(z) - 1 is minus the integral of sin(t) over the steps 1[z > t] and 1[-z > t].
-                f, bound = claim(r, C, m, x, -2 * r * C * np.sin(t) / m, theta, -t, 1.0)
+                beta = -2 * r * C * np.sin(t) / m
+                f, bound = claim(r, C, m, x, beta, theta, -t, 1.0)
                 squares.append(((g - f) ** 2).mean())
+                heights.append(np.abs(m * beta).max())
+                outputs.append(f)
             errors.append(np.mean(squares))
-            outcomes.append(at_most(errors[-1], bound))
+            # The bound is the variance of m independent steps of the largest height that occurs.
+            outcomes += [at_most(errors[-1], bound), equal(max(heights) ** 2 / m / bound, 1, tol=0.02)]
+        # The mean network is the function: 120 of 128 units leave about 0.02 at a point.
+        outcomes.append(equal(np.mean(outputs, axis=0), g, tol=0.15))
         # 120 networks leave about 12 % in each mean, 0.06 in the slope.
         outcomes.append(exponent(sizes, errors, -1.0, tol=0.25))
     return all_of(*outcomes)
@@ -307,6 +343,8 @@ def apx_barron(rng, claim):
             printed=r"$\widehat{\nabla g}(\omega) = \omega\,\hat g(\omega)$",
             correction=r"the factor $i$ is missing",
             form=lambda omega, spectrum: omega * spectrum,
+            where="002 Barron",
+            kind="formula",
         ),
     ),
     systems=("approximation",),
@@ -359,7 +397,8 @@ def apx_depth_radial(rng, claim):
         output = np.interp(squares(x, pieces), second, psi(second))
         outcomes += [
             at_most(squares(x, pieces) - (x**2).sum(axis=1), eps, tol=1e-9),
-            at_least((squares(y, fewer) - (y**2).sum(axis=1)).max(), 1.2 * eps, tol=1e-9),
+            # the error of the sum is the tolerance when the pieces are just as many as claimed
+            equal(squares(y, fewer) - (y**2).sum(axis=1), eps * (claim(n, eps) / fewer) ** 2, tol=1e-9),
             at_most(np.abs(output - np.cos(np.linalg.norm(x, axis=1))), 0.52 * eps, tol=1e-9),
         ]
     return all_of(*outcomes)
@@ -499,8 +538,8 @@ def apx_dc_maxout(rng, claim):
 
     On the line the slope changes are split by their sign. The claim gives the affine pieces of both.
     """
-    knots = np.concatenate([[0], np.sort(rng.uniform(0.05, 0.95, size=6)), [1]])
-    values, x = rng.normal(size=8), rng.random(300)
+    knots = rng.uniform(1, 2) + np.concatenate([[0], np.sort(rng.uniform(0.05, 0.95, size=6)), [1]])
+    values, x = rng.normal(size=8), knots[0] + rng.random(300)
     values[2:4] = values[1] + np.array([1.0, 0.0])  # a peak, so that the function is not convex
     plus, minus = claim(knots, values)
     maxout = lambda pieces: (np.outer(x, pieces[:, 0]) + pieces[:, 1]).max(axis=1)
@@ -529,7 +568,7 @@ def apx_activation_patterns(rng, claim):
     attain.
     """
     n, m = 3, 3
-    W, b, v, c = rng.normal(size=(m, n)), rng.normal(size=m), rng.normal(size=m), rng.normal()
+    W, b, v, c = rng.normal(size=(m, n)), 10 * rng.normal(size=m), rng.normal(size=m), rng.normal()
     network = lambda x: v @ _relu(W @ x + b) + c
     # One point in each cell: with as many units as dimensions every pattern has one.
     wanted = 2.0 * np.array(list(product((0, 1), repeat=m))) - 1
@@ -588,6 +627,9 @@ def _montufar(m, n, L):
             printed=r"every network in general position has at least that many (003); $O(\cdot)$ (000)",
             correction=r"a lower bound for the largest number over all weights",
             form=lambda m, n, L, folding: _montufar(m, n, L),
+            where="000 §6; 003 Rectified units",
+            kind="claim",
+            counterexample=r"all weights zero: one region",
         ),
     ),
     systems=("counting",),
@@ -602,6 +644,8 @@ def apx_montufar(rng, claim):
     for m, L in ((2, 2), (2, 4), (3, 3), (4, 4)):
         pieces = count_pieces(folding_network(rng, m, L), 0.0, 1.0)
         outcomes.append(equal(claim(m, 1, L, True), pieces, tol=0))
+    for L in (2, 3):  # four units fold each coordinate of the square twice, then draw four lines
+        outcomes.append(equal(claim(4, 2, L, True), count_folded_square(rng, L), tol=0))
     for _ in range(10):
         shapes = [(4, 1), (4, 4), (4, 4), (4, 4)]
         layers = [(rng.normal(size=shape), rng.normal(size=4)) for shape in shapes]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -97,16 +99,19 @@ def key_value(rng, claim):
             printed=r"$\xi \cdot x/\sqrt m$ with $\xi, x \in \mathbb R^n$",
             correction=r"$\xi \cdot x/\sqrt n$",
             form=lambda products, n, m: products / np.sqrt(m),
+            where="002 Transformers",
+            kind="dimensions",
         ),
     ),
     systems=("transformer",),
 )
 def scaled_dot_product(rng, claim):
     """Dividing by the root of their length keeps products of standard normal vectors at unit variance."""
-    n, m = 64, 16  # the length of the vectors, and of the sequence
+    n, m = 4, 16  # the length of the vectors, and of the sequence
     products = np.einsum("ij,ij->i", *rng.normal(size=(2, 4000, n)))
-    # the variance of 4000 draws has a standard error of 2.3 %
-    return equal(claim(products, n, m).var(), 1.0, tol=0.15)
+    scores = claim(products, n, m)
+    # 4000 draws: the variance has a standard error of 3 %, the mean of 0.016
+    return all_of(equal(scores.var(), 1.0, tol=0.15), equal(scores.mean(), 0.0, tol=0.1))
 
 
 @formula(
@@ -122,6 +127,8 @@ def scaled_dot_product(rng, claim):
             printed=r"$\mathrm{softmax}(Q^\top K/\sqrt k)\,V$ with $V \in \mathbb R^{r \times T}$",
             correction=r"$V\,\mathrm{softmax}(Q^\top K/\sqrt k)^\top$",
             form=lambda Q, K, V: softmax(Q.T @ K / np.sqrt(len(Q)), axis=1) @ V,  # defined only for r = T
+            where="004 §5.1",
+            kind="dimensions",
         ),
     ),
     systems=("transformer",),
@@ -169,6 +176,8 @@ def _multi_head_interleaved(X, U_Q, U_K, U_V, W_O):
             printed=r"no scaling, and $Y \in \mathbb R^{L \times d}$ from $W_v \in \mathbb R^{d \times hd}$",
             correction=r"scores over $\sqrt{d_k}$; $L \times hd$ before the output projection",
             form=_multi_head_unscaled,
+            where="002 Transformers",
+            kind="dimensions",
         ),
     ),
     systems=("transformer", "gpt", "bert", "vit"),
@@ -275,6 +284,8 @@ def _positions_half_exponent(t, n):
             printed=r"$\omega_k = C^{k/n}$, another one for every coordinate",
             correction=r"$\omega_i = C^{-2i/n}$, shared by a sine and a cosine",
             form=_positions_printed,
+            where="002, 003 Transformers",
+            kind="formula",
         ),
     ),
     systems=("transformer",),
@@ -431,6 +442,8 @@ def _patches_rows_first(image, V, p):
             printed=r"$V \in \mathbb R^{n \times pq^2}$ for patches of $p \times p \times q$",
             correction=r"$V \in \mathbb R^{n \times p^2 q}$",
             form=_patches_printed,
+            where="001 §15.3",
+            kind="dimensions",
         ),
     ),
     systems=("vit",),
@@ -453,39 +466,46 @@ def patch_embedding(rng, claim):
     )
 
 
-def _mask_tokens(tokens, mask, vocabulary, rng, shares=(0.8, 0.1)):
+def _masks_only(tokens, mask, vocabulary, documents, rng):
     selected = rng.random(len(tokens)) < 0.15
-    kind = rng.random(len(tokens))
-    corrupted = np.where(kind < shares[0], mask, tokens)
-    other = (kind >= shares[0]) & (kind < sum(shares))
-    corrupted = np.where(other, rng.integers(0, vocabulary, size=len(tokens)), corrupted)
-    return np.where(selected, corrupted, tokens), selected
+    return (
+        np.where(selected, mask, tokens),
+        selected,
+        *_pretraining_tasks(tokens, mask, vocabulary, documents, rng)[2:],
+    )
 
 
-def _hidden_tokens(tokens, mask, vocabulary, rng):
-    from corollary.language.pretraining import mask_tokens
+def _pretraining_tasks(tokens, mask, vocabulary, documents, rng):
+    from corollary.language.pretraining import mask_tokens, sentence_pairs
 
     codes = torch.tensor(tokens[None])
     with seeded(int(rng.integers(2**31))):
         hidden, chosen = mask_tokens(codes, torch.zeros_like(codes, dtype=torch.bool), mask, vocabulary)
-    return hidden[0].numpy(), chosen[0].numpy()
+    frame = SimpleNamespace(open=-1, part=-2)
+    rows, _, follows = sentence_pairs([[[word] for word in words] for words in documents], frame, 5, rng)
+    return hidden[0].numpy(), chosen[0].numpy(), np.array(rows)[:, [1, 3]], follows
 
 
 @formula(
     "bert-masking",
     latex=r"\text{predict } 15\% \text{ of the tokens}: \quad "
-    r"80\% \text{ of them [MASK]},\ 10\% \text{ random},\ 10\% \text{ unchanged}",
+    r"80\% \text{ of them [MASK]},\ 10\% \text{ random},\ 10\% \text{ unchanged}; \qquad "
+    r"\text{and whether } B \text{ follows } A, \text{ in half of the pairs}",
     where="001 §15.2; 002, 003 Transformers",
-    right=_hidden_tokens,
-    wrong=lambda *args: _mask_tokens(*args, shares=(1.0, 0.0)),
+    right=_pretraining_tasks,
+    wrong=_masks_only,
     systems=("bert",),
-    functions=("corollary.language.pretraining.mask_tokens",),
+    functions=("corollary.language.pretraining.mask_tokens", "corollary.language.pretraining.sentence_pairs"),
 )
 def bert_masking(rng, claim):
-    """BERT predicts 15 % of the tokens, of which most are masked, some replaced and some left alone."""
-    n, vocabulary, mask = 100_000, 1000, 1000
+    """BERT predicts 15 % of the tokens, of which most are masked, some replaced and some left alone.
+
+    Its second task is to tell whether a sentence follows another one, which half of the pairs do.
+    """
+    n, vocabulary, mask = 100_000, 8, 8
     tokens = rng.integers(0, vocabulary, size=n)
-    corrupted, selected = claim(tokens, mask, vocabulary, rng)
+    documents = np.arange(2000).reshape(40, 50)  # sentences of one word, all different
+    corrupted, selected, pairs, follows = claim(tokens, mask, vocabulary, documents, rng)
     replaced = (corrupted != tokens) & (corrupted != mask)
     same = 1 / vocabulary  # a random token may be the old one
     expected = np.array([0.15, 0.15 * 0.8, 0.15 * 0.1 * (1 - same), 0.15 * 0.1 * (1 + same)])
@@ -493,8 +513,18 @@ def bert_masking(rng, claim):
     counted = np.array([selected.mean(), (corrupted == mask).mean(), replaced.mean(), unchanged.mean()])
     errors = np.sqrt(expected * (1 - expected) / n)
     outside = (corrupted != tokens) & ~selected
+    drawn = corrupted[replaced]  # a random token: any of the vocabulary is as likely
+    centre = (drawn - (vocabulary - 1) / 2).sum() / np.sqrt((vocabulary**2 - 1) / 12 * max(1, len(drawn)))
+    half = (follows.mean() - 0.5) / np.sqrt(0.25 / len(follows))
+    next_one = (pairs[:, 1] == pairs[:, 0] + 1) & (pairs[:, 1] % 50 != 0)
     # five standard errors: one false alarm in half a million runs
-    return all_of(at_most(np.abs(counted - expected) / errors, 0.0, tol=5.0), at_most(outside.sum(), 0))
+    return all_of(
+        at_most(np.abs(counted - expected) / errors, 0.0, tol=5.0),
+        at_most(np.abs([centre, half]), 0.0, tol=5.0),
+        at_most(outside.sum(), 0),
+        equal(follows, next_one, tol=0),
+        at_least(len(follows), 40 * 49),
+    )
 
 
 @formula(

@@ -239,6 +239,8 @@ def _mlp_gradients_slope(W, beta, x, y):
             printed=r"hidden layer $H(x; W) = Wx$ (the network is then linear)",
             correction=r"$H(x; W) = \sigma(Wx)$",
             form=_mlp_gradients_linear,
+            where="004 §4",
+            kind="formula",
         ),
     ),
     systems=("mlp", "mlp-regressor"),

@@ -138,6 +138,8 @@ def _scalar_slopes(u, v, a, delta):
             printed=r"$\delta = uv - \delta u$",
             correction=r"$\delta = uv - a$",
             form=lambda u, v, a: _scalar_slopes(u, v, a, u * v / (1 + u)),
+            where="004 §2.1",
+            kind="typing",
         ),
     ),
     systems=("scalar-factorisation",),
@@ -179,6 +181,9 @@ def _library_flow(a, c, t):
             printed=r"the balanced flow converges to $a$",
             correction=r"only for $a > 0$ and $x(0) > 0$; otherwise to 0, as $uv = u^2$ cannot be negative",
             form=lambda a, c, t: (_scalar_flow(a, c, t), a),
+            where="004 §2.1",
+            kind="claim",
+            counterexample=r"$a = -1$: $x = u^2 \ge 0$ cannot reach it, and tends to $0$",
         ),
     ),
     systems=("scalar-factorisation",),
@@ -199,9 +204,10 @@ def mcpl_scalar_flow(rng, claim):
         return np.concatenate([-(u * v - a) * v, -(u * v - a) * u])
 
     start = np.tile(np.sqrt(c), 2)
-    path = solve_ivp(flow, (0, 15), start, t_eval=[1.0, 15.0], rtol=1e-8, atol=1e-10).y
+    t = rng.uniform(0.4, 0.8)
+    path = solve_ivp(flow, (0, 15), start, t_eval=[t, 15.0], rtol=1e-8, atol=1e-10).y
     soon, late = (path[:half] * path[half:]).T
-    position, limit = claim(a, c, 1.0)
+    position, limit = claim(a, c, t)
     return all_of(equal(position, soon, tol=1e-6), equal(limit, late, tol=1e-3))  # exp(-2 * 0.6 * 15) is tiny
 
 
@@ -325,6 +331,8 @@ def _solve_rows(A, mask, V, penalty):
             printed=r"$u_i^*$ sums over $i$",
             correction=r"the sums for $u_i^*$ run over the columns $j$",
             form=lambda A, mask, V, penalty: _solve_rows(A.T, mask.T, V, penalty),
+            where="004 §2.2",
+            kind="typing",
         ),
     ),
     systems=("als",),
@@ -387,6 +395,11 @@ def mcpl_svp(rng, claim):
     n, k, share = 24, 2, 0.7
     A = rng.choice([-1, 1], size=(n, k)) @ rng.normal(size=(k, n))
     mask = (rng.random((n, n)) < share).astype(float)
+    # One step from anywhere: rank k, and as near to the gradient step as its singular values allow.
+    before, eta = rng.normal(size=(n, n)), rng.uniform(0.3, 0.7)
+    moved = np.where(mask == 1, (1 - eta) * before + eta * A, before)
+    step = claim(A, mask, before, eta, k)
+    lost = np.sqrt((singular_values(moved)[k:] ** 2).sum())
     B = np.zeros((n, n))
     for _ in range(100):
         B = claim(A, mask, B, 1 / share, k)
@@ -395,6 +408,8 @@ def mcpl_svp(rng, claim):
         equal(np.linalg.norm(B - theirs) / np.linalg.norm(A), 0, tol=2e-3),
         equal(np.linalg.norm(B - A) / np.linalg.norm(A), 0, tol=1e-3),
         equal(singular_values(B)[k:], 0, tol=1e-9),
+        equal(singular_values(step)[k:], 0, tol=1e-9),
+        equal(np.linalg.norm(moved - step), lost, tol=1e-9),
     )
 
 
@@ -484,7 +499,7 @@ def mcpl_relaxed_objective(rng, claim):
     """
     from corollary.completion import SingularValueThresholding
 
-    A, mask, tau, gamma = rng.normal(size=(4, 4)), random_mask(rng, 4, 4), 1.0, 0.5
+    A, mask, tau, gamma = rng.normal(size=(4, 4)), random_mask(rng, 4, 4), rng.uniform(0.6, 0.8), 0.5
     f = lambda B: claim(A, mask, B, tau, gamma)
     gaps, sizes = [], []
     for _ in range(20):
@@ -562,6 +577,8 @@ def mcpl_shrink(rng, claim):
             printed=r"$\tau\lVert B\rVert_* + \frac{1}{2\tau}\lVert B\rVert_F^2$",
             correction=r"the Frobenius term has the weight $\frac{1}{2}$",
             form=lambda B, tau: tau * singular_values(B).sum() + (B**2).sum() / (2 * tau),
+            where="004 §2.2",
+            kind="formula",
         ),
     ),
     systems=("svt",),
@@ -659,34 +676,41 @@ def mcpl_incoherence(rng, claim):
     latex=r"S \ge C \mu^2 n k \log^6 n \;\Longrightarrow\; A = \arg\min_{\Pi_\Omega(B) = \Pi_\Omega(A)}"
     r"\lVert B \rVert_* \quad \text{w.p.} \ge 1 - n^{-3}",
     where="004 Thm 15",
-    right=lambda n, k: n * k,
-    wrong=lambda n, k: n**2 * k,
+    right=lambda n, k: (n * k, 2 * n * k - k**2),
+    wrong=lambda n, k: (n**2 * k, 2 * n * k - k**2),
     systems=("exact-recovery",),
     functions=("corollary.completion.recovery_curve",),
 )
 def mcpl_exact_recovery(rng, claim):
     """An incoherent matrix is the one of least nuclear norm once about nk entries, times logs, are seen.
 
-    The claim is the order of that number without its logarithms. It is measured through dual
-    certificates; one logarithm already explains the rest of its growth.
+    The claim is the order of that number without its logarithms, and the degrees of freedom, with less than
+    which nothing can do. The order is measured through dual certificates; one logarithm already explains
+    the rest of its growth. The degrees of freedom are the dimension of the directions in which the rank stays.
     """
     from corollary.completion import recovery_curve
 
     sizes, ranks = [16, 32, 64], [1, 2, 4]
     by_n = [np.median([samples_needed(rng, n, 1)[3] for _ in range(7)]) / np.log(n) for n in sizes]
     by_k = [np.median([samples_needed(rng, 32, k)[3] for _ in range(3)]) for k in ranks]
-    seed, many = int(rng.integers(2**31)), min(8 * 8, 7 * claim(8, 1))
-    curve = recovery_curve(8, 1, samples=(2 * 8 - 2, many), repeats=4, random_state=seed)
+    seed, many = int(rng.integers(2**31)), min(8 * 8, 7 * claim(8, 1)[0])
+    curve = recovery_curve(8, 1, samples=(claim(8, 1)[1] - 1, many), repeats=4, random_state=seed)
+    dimensions = []
+    for k in ranks:
+        P, Q = rng.normal(size=(2, 8, k))
+        moves = np.hstack([np.kron(np.eye(8), Q), np.kron(P, np.eye(8))])
+        dimensions.append(np.linalg.matrix_rank(moves))
     U, V, order, needed = samples_needed(rng, 16, 1)
     A = U @ V.T
     error = [
         np.linalg.norm(nuclear_completion(A, order < count) - A)
-        for count in (needed, 2 * 16 - 2)  # enough, and one less than the degrees of freedom
+        for count in (needed, claim(16, 1)[1] - 1)  # enough, and one less than the degrees of freedom
     ]
     # Seven trials leave 0.06 in the slope in n; in k the order is reached from below, with slope -0.2.
     return all_of(
-        exponent(sizes, by_n / np.array([claim(n, 1) for n in sizes]), 0.0, tol=0.3),
-        exponent(ranks, by_k / np.array([claim(32, k) for k in ranks]), 0.0, tol=0.5),
+        exponent(sizes, by_n / np.array([claim(n, 1)[0] for n in sizes]), 0.0, tol=0.3),
+        exponent(ranks, by_k / np.array([claim(32, k)[0] for k in ranks]), 0.0, tol=0.5),
+        equal([claim(8, k)[1] for k in ranks], dimensions, tol=0),
         equal(curve.success, [0.0, 1.0], tol=0.5),  # Gaussian matrices may be spiky
         equal(error[0], 0, tol=0.02),
         at_least(error[1], 0.1),

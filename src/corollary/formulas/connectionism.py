@@ -185,6 +185,8 @@ def _perceptron(X, y, epochs=100):
             printed=r"no change when $y\,x\cdot\theta \ge 0$, starting at $\theta^0 = 0$",
             correction=r"change when $y\,x\cdot\theta \le 0$; otherwise zero is never left",
             form=lambda theta, x, y: theta if y * (x @ theta) >= 0 else theta + y * x,
+            where="002, 003 Perceptron",
+            kind="formula",
         ),
     ),
     systems=("perceptron",),
@@ -359,6 +361,8 @@ def _cover(s, n):
             printed=r"$2\sum_{i=1}^{n-1}\binom{s-1}{i}$",
             correction=r"the sum starts at $i = 0$",
             form=lambda s, n: 2 * sum(comb(s - 1, i) for i in range(1, n)),
+            where="002 Perceptron",
+            kind="formula",
         ),
     ),
     systems=("counting",),
@@ -463,6 +467,9 @@ def _willshaw(X, Y, admissible):
             printed=r"patterns with $\sum_i x_i \le r$, threshold $r$",
             correction=r"exactly $r$ ones: a sparser pattern cannot reach the threshold",
             form=lambda X, Y, r: _willshaw(X, Y, X.sum(axis=1) <= r),
+            where="002 Willshaw",
+            kind="claim",
+            counterexample=r"a stored pattern with $r - 1$ ones never reaches the threshold $r$",
         ),
     ),
     systems=("willshaw",),
@@ -556,6 +563,10 @@ def willshaw_information_bound(rng, claim):
             printed=r"$r = \log n$ with the natural logarithm of the other formulas",
             correction=r"$r = \log_2 n$; with $r = \ln n$ the spurious ones grow like $n^{0.31}$",
             form=lambda bits: (bits * log(2), log(2) / (bits * log(2)) ** 2),
+            where="002 Willshaw",
+            kind="claim",
+            counterexample=r"$n = 2^{20}$: $n 2^{-r}$ spurious ones are 1 with $r = \log_2 n$, and 70 with "
+            r"$r = \ln n$",
         ),
     ),
     systems=("willshaw",),
@@ -572,7 +583,7 @@ def willshaw_capacity(rng, claim):
     bits = 9
     n = 2**bits
     ones, load = claim(bits)
-    r, s = round(ones), round(load * n * n)
+    r, s = round(ones), min(round(load * n * n), n * n // 16)  # a wrong load may ask for too many to draw
     X, Y = sparse_patterns(rng, s, n, r), sparse_patterns(rng, s, n, r)
     theta = np.minimum(1, Y.T @ X)
     report = fitted(WillshawMemory(), X).capacity()
@@ -585,7 +596,7 @@ def willshaw_capacity(rng, claim):
     return all_of(
         within(theta.mean(), 0.47, 0.53),
         equal(s / report.best_patterns, 1, tol=0.15),  # (r - 1) / r: pairs of a pattern with itself
-        within(spurious, 0.4, 2.4),  # 1 in the limit; uneven rows add 40 % at this size
+        within(spurious, 1.0, 2.0),  # 1 in the limit; uneven rows add 40 % at this size
         equal(information, log(2), tol=0.005),
     )
 
@@ -641,6 +652,15 @@ def hopfield_update(rng, claim):
         energy = [-z @ theta @ z / 2 - bias @ z for z in (x, *flips)]
         outcomes.append(at_most(energy[0], min(energy[1:])))
         outcomes.append(equal(claim(theta, bias, x), x, tol=0))
+    # A sweep gives each unit in turn the value of lower energy.
+    for x in random_signs(rng, 20, 12):
+        after = x.copy()
+        for i in range(12):
+            choices = np.tile(after, (2, 1))
+            choices[:, i] = 1, -1
+            energy = [-z @ theta @ z / 2 - bias @ z for z in choices]
+            after[i] = 1 if energy[0] <= energy[1] else -1
+        outcomes.append(equal(claim(theta, bias, x), after, tol=0))
     bias = 0.1 * rng.normal(size=12)
     memory, x = _hopfield(random_signs(rng, 3, 12), bias=bias), random_signs(rng, 12)
     for _ in range(100):
@@ -666,6 +686,8 @@ def _energy(theta, bias, x):
             correction=r"the pairs need the factor $\frac{1}{2}$, "
             r"else the energy can rise when there are biases",
             form=lambda theta, bias, x: -x @ theta @ x - bias @ x,
+            where="002 Hopfield",
+            kind="formula",
         ),
     ),
     systems=("hopfield",),

@@ -58,6 +58,8 @@ def change_of_variables(rng, claim):
             r"$\log p(x \mid z) = -\sum_l \log|\det \partial F_l|$",
             r"$\log p_X(x) = \log p_Z(z) - \sum_l \log|\det \partial F_l|$",
             lambda log_base, log_dets: -np.sum(log_dets),
+            where="002 Flows",
+            kind="formula",
         ),
     ),
     systems=("flows",),
@@ -170,8 +172,10 @@ def affine_coupling(rng, claim):
     S, T, x = rng.normal(size=(3, 2)), rng.normal(size=(3, 2)), rng.normal(size=5)
     forward, log_det, backward = claim(lambda h: np.tanh(S @ h), lambda h: 1 + np.sin(T @ h), 2)
     numerical = np.linalg.slogdet(jacobian(forward, x))[1]
+    stretched = [x[2 + j] * np.exp(np.tanh(S[j] @ x[:2])) + 1 + np.sin(T[j] @ x[:2]) for j in range(3)]
     return all_of(
         equal(backward(forward(x)), x, tol=1e-12),
+        equal(forward(x), [*x[:2], *stretched], tol=1e-12),
         equal(log_det(x), numerical, tol=1e-6),
     )
 
@@ -188,6 +192,8 @@ def affine_coupling(rng, claim):
             "the Jacobian is upper triangular",
             "lower triangular: outputs do not depend on later inputs",
             lambda J: (np.tril(J, -1), np.prod(np.diag(J))),
+            where="003 Flows",
+            kind="dimensions",
         ),
     ),
     systems=("flows",),

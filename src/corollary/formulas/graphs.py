@@ -21,6 +21,7 @@ from corollary.formulas._graph_tools import (
     permutation_matrix,
     propagation,
     scaled,
+    spider,
     star,
 )
 from corollary.formulas._library_tools import built, edges_and_weights, graph_of, tensor
@@ -235,8 +236,10 @@ def pointnet(rng, claim):
         return np.tanh(z @ V)
 
     full = claim(gamma, h, X)
+    largest = [max(np.tanh(x @ W[:, j]) for x in X) for j in range(4)]
     critical = X[np.unique(np.argmax(h(X), axis=0))]
     return all_of(
+        equal(full, np.tanh(np.array(largest) @ V), tol=1e-12),
         equal(claim(gamma, h, rng.permutation(X)), full, tol=1e-14),
         equal(claim(gamma, h, critical), full, tol=1e-14),
     )
@@ -317,6 +320,8 @@ def library_energy(A, x):
             r"$L = \nabla^2 (x^\top L x)$",
             r"$\nabla^2 (x^\top L x) = 2L$",
             lambda A, L, x: (half_sum(A, x), L),
+            where="003 Spectral",
+            kind="formula",
         ),
     ),
     systems=("laplacian",),
@@ -347,6 +352,8 @@ def dirichlet_energy(rng, claim):
             r"$I - \tilde D^{-1/2} A \tilde D^{-1/2}$ with $\tilde D = D + I$",
             r"$I - D^{-1/2} A D^{-1/2}$",
             lambda A: np.eye(len(A)) - scaled(A, A.sum(1) + 1),
+            where="001 §16.3",
+            kind="formula",
         ),
     ),
     systems=("laplacian", "spectral"),
@@ -479,6 +486,8 @@ def chebyshev_filter(theta, M, x):
             r"$T_k$ of the normalised Laplacian itself, whose eigenvalues reach 2",
             r"$T_k(\frac{2}{\lambda_{\max}} L - I)$",
             lambda theta, A, x: chebyshev_filter(theta, np.eye(len(A)) - scaled(A, A.sum(1)), x),
+            where="001 §16.3",
+            kind="formula",
         ),
     ),
     systems=("chebnet",),
@@ -557,12 +566,17 @@ def spectrum_claim(low=-1.0, loops=False):
             r"$\lambda_{\min}(\tilde D^{-1/2}\tilde A\tilde D^{-1/2}) \ge 0$",
             r"only $> -1$",
             spectrum_claim(low=0.0),
+            where="003 GCN",
+            kind="claim",
+            counterexample=r"$K_{3,3}$ has the eigenvalue $-\frac12$",
         ),
         Erratum(
             "T17",
             r"$\lambda_{\max} = 2$ for $D^{-1/2}\tilde A D^{-1/2}$",
             r"$\lambda_{\max} = 2$ for $I + D^{-1/2} A D^{-1/2}$",
             spectrum_claim(loops=True),
+            where="002 Graphs",
+            kind="typing",
         ),
     ),
     systems=("gcn", "laplacian"),
@@ -582,10 +596,13 @@ def gcn_spectrum(rng, claim):
     ):
         low, high, doubled = claim(A)
         spectrum = np.linalg.eigvalsh(gcn_matrix(A))
+        edges = np.nonzero(A)
+        inner = [(A[i].sum() * A[j].sum()) ** -0.5 for i, j in zip(*edges)]
         outcomes += [
             at_least(spectrum, low, tol=1e-10),
             equal(spectrum.max(), high, tol=1e-10),
             equal(np.linalg.eigvalsh(doubled).max(), 2.0, tol=1e-10),
+            equal(doubled[edges], inner, tol=1e-12),
         ]
     # K_{60,60} has the eigenvalue -59/61, so no bound better than that can hold.
     return all_of(*outcomes, equal(spectrum.min(), low, tol=0.05))
@@ -609,6 +626,9 @@ def oversmoothing_limit(A, x):
             "all nodes converge to the same value",
             r"to a multiple of $\sqrt{d_i + 1}$",
             lambda A, x: np.full(len(x), x.mean()),
+            where="001 §16.2",
+            kind="claim",
+            counterexample=r"a star of four leaves: centre and leaf end in the ratio $\sqrt{5/2}$",
         ),
     ),
     systems=("gcn", "laplacian"),
@@ -640,6 +660,10 @@ def gcn_oversmoothing(rng, claim):
             "every filter that commutes with $A$ is a polynomial in $A$",
             "if the eigenvalues of $A$ are distinct",
             lambda A: True,
+            where="002 Graphs",
+            kind="claim",
+            counterexample=r"exchanging two nodes of a triangle commutes with $A$; every $aI + bA$ treats all "
+            r"pairs alike",
         ),
     ),
     systems=("spectral",),
@@ -649,7 +673,8 @@ def shift_filter(rng, claim):
     M = rng.normal(size=(5, 5))
     path = np.diag(np.ones(4), 1)
     verdicts, truth = [], []
-    for A in (M + M.T, path + path.T, np.ones((3, 3)) - np.eye(3), cycle(6), star(5)):
+    signed = np.array([[0.0, -1.0], [-1.0, 0.0]])
+    for A in (M + M.T, path + path.T, np.ones((3, 3)) - np.eye(3), cycle(6), star(5), signed):
         n = len(A)
         commutant = null_space(np.kron(A, np.eye(n)) - np.kron(np.eye(n), A)).shape[1]
         powers = np.stack([np.linalg.matrix_power(A / np.linalg.norm(A, 2), k).ravel() for k in range(n)])
@@ -800,19 +825,34 @@ def weisfeiler_lehman(rng, claim):
     """Refine colours by the multiset of neighbouring colours: unequal histograms prove two graphs different.
 
     Equal ones prove nothing: a ring of six and two triangles look alike. The verdict is that of
-    fractional isomorphism.
+    fractional isomorphism, and of sums of messages through random layers (GIN).
     """
     from corollary.graphs import weisfeiler_lehman
 
     triangles = np.kron(np.eye(2), np.ones((3, 3)) - np.eye(3))
     A, P = connected_graph(rng, 6), permutation_matrix(rng, 6)
     pairs = [(cycle(6), triangles), (A, P @ A @ P.T), (star(6), cycle(6)), (A, connected_graph(rng, 6))]
+    pairs.append((spider(1, 1, 3), spider(1, 2, 2)))  # equal degrees, told apart one step later
     verdicts = [indistinguishable(claim, *pair) for pair in pairs]
     hashes = [weisfeiler_lehman([graph_of(A) for A in pair], 6) for pair in pairs]
     truth = [True, True, *(fractionally_isomorphic(*pair) for pair in pairs[2:])]
+    layers = rng.normal(size=(6, 8, 8))
+
+    def isomorphism_network(A):  # the sum over all nodes after every layer
+        h, sums = np.ones((len(A), 8)), []
+        for W in layers:
+            h = np.tanh((h + A @ h) @ W / 4)
+            sums.append(h.sum(0))
+        return np.array(sums)
+
+    summed = [np.abs(isomorphism_network(A) - isomorphism_network(B)).max() < 1e-9 for A, B in pairs]
+    # Nodes without neighbours keep their labels apart.
+    labelled = indistinguishable(claim, np.zeros((2, 2)), np.zeros((2, 2)), [[0, 1], [0, 0]])
     return all_of(
         equal(verdicts, truth, tol=0.1),
         equal(verdicts, [one == other for one, other in hashes], tol=0.1),
+        equal(verdicts, summed, tol=0.1),
+        equal(labelled, False, tol=0.1),
         equal(fractionally_isomorphic(*pairs[0]), verdicts[0], tol=0.1),
     )
 

@@ -8,7 +8,7 @@ from scipy.linalg import expm, solve_continuous_lyapunov, solve_discrete_lyapuno
 from scipy.stats import kurtosis, multivariate_normal
 
 from corollary.formulas.record import Erratum, all_of, at_least, equal, exponent, formula
-from corollary.formulas.tools import gauss_hermite, quadrature, spd
+from corollary.formulas.tools import gauss_hermite, gradient, quadrature, spd
 
 
 def small_network(rng, width=5):
@@ -117,6 +117,9 @@ def ntk_linearisation(rng, claim):
             "identical to kernel ridge regression",
             r"ridgeless: $K^\dagger$, the limit of vanishing ridge",
             lambda K, cross, residual: cross @ np.linalg.solve(K + np.eye(len(K)), residual),
+            where="001 §17.1",
+            kind="claim",
+            counterexample=r"the flow fits the training targets exactly, ridge regression does not",
         ),
     ),
     systems=("ntk",),
@@ -341,13 +344,14 @@ def bayes_predictive(rng, claim):
     x, noise = rng.uniform(0.5, 1.5, size=4), 0.7
     y = 1.5 * x + noise * rng.normal(size=4)
     new_x, new_y = 1.2, 1.0
-    theta = np.linspace(-8, 8, 4001)
+    u = np.linspace(-4, 4, 2001)
+    theta, cell = np.sinh(u) / 3, np.cosh(u) / 3 * (u[1] - u[0])  # a grid that is finer in the middle
 
     def density(value, mean, scale):
         return np.exp(-0.5 * ((value - mean) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
 
     fit = np.prod(density(y[:, None], x[:, None] * theta, noise), axis=0)
-    predictive = claim(fit, density(theta, 0.0, 1.0), density(new_y, new_x * theta, noise), 1.0)
+    predictive = claim(fit, density(theta, 0.0, 1.0), density(new_y, new_x * theta, noise), cell)
     # With theta ~ N(0, 1) all observations are jointly Gaussian, so the answer is a ratio of densities.
     together = np.append(x, new_x)
     covariance = np.outer(together, together) + noise**2 * np.eye(5)
@@ -406,8 +410,10 @@ def hamiltonian(rng, claim):
     """
     mass = float(rng.uniform(2.0, 4.0))
 
+    potential, slope = (lambda t: t**4 / 4 - np.sin(t)), (lambda t: t**3 - np.cos(t))
+
     def energy_field(theta, y):
-        return claim(theta, y, mass, lambda t: t**4 / 4 - np.sin(t), lambda t: t**3 - np.cos(t))
+        return claim(theta, y, mass, potential, slope)
 
     def leapfrog(theta, y, step, n):
         for _ in range(n):
@@ -432,7 +438,11 @@ def hamiltonian(rng, claim):
     accept = np.exp(np.minimum(0, H - energy_field(t_new, p_new)[0]))
     weight = np.exp(-H) / np.exp(-H).sum()
     change = [np.sum(weight * accept * (g(t_new) - g(t))) for g in (np.sin, np.square, np.tanh)]
+    energy, velocity, force = energy_field(theta0, y0)
     return all_of(
+        equal(mass * velocity, y0, tol=1e-12),
+        equal(energy - mass * velocity**2 / 2, potential(theta0), tol=1e-12),
+        equal(force, -gradient(potential, theta0), tol=1e-8),
         exponent(steps, drift, 2.0, tol=0.15),
         equal([back[0], -back[1]], [theta0, y0], tol=1e-9),
         equal(change, 0.0, tol=5e-4),  # the kink of min(1, .) on a grid
@@ -462,6 +472,8 @@ def kinetic_step(noise):
             r"noise $2\gamma\eta\,\epsilon$",
             r"$\sqrt{2\gamma\eta}\,\epsilon$",
             kinetic_step(lambda rate: 2 * rate),
+            where="001 §17.2",
+            kind="formula",
         ),
     ),
     systems=("langevin",),
@@ -479,9 +491,16 @@ def kinetic_discrete(rng, claim):
         kick = step(0.0, 0.0, 1.0)
         return np.diag(solve_discrete_lyapunov(drift, np.outer(kick, kick)))
 
+    # A short step is the stochastic differential equation dv = -(gamma v + theta) dt + sqrt(2 gamma) dW.
+    theta, v, eta = *rng.normal(size=2), 1e-4
+    moved = np.array(claim(theta, v, lambda t: t, eta, gamma, 0.0)) - [theta, v]
+    kick = claim(theta, v, lambda t: t, eta, gamma, 1.0)[1] - claim(theta, v, lambda t: t, eta, gamma, 0.0)[1]
     # The step error is of first order: about 1% at eta = 0.01, and it vanishes by extrapolation.
     return all_of(
-        equal(stationary(0.01), 1.0, tol=0.03), equal(2 * stationary(0.005) - stationary(0.01), 1.0, tol=1e-3)
+        equal(moved / eta, [v, -gamma * v - theta], tol=1e-2),
+        equal(kick**2 / eta, 2 * gamma, tol=1e-8),
+        equal(stationary(0.01), 1.0, tol=0.03),
+        equal(2 * stationary(0.005) - stationary(0.01), 1.0, tol=1e-3),
     )
 
 
@@ -491,7 +510,16 @@ def kinetic_discrete(rng, claim):
     r"dy = -\nabla_\theta H\,dt - B\frac ym\,dt + \mathcal N(0, 2B\,dt)",
     where="003 Bayesian DNNs",
     right=lambda B, mass: B / mass,
-    errata=(Erratum("E87", r"friction $-By\,dt$ for any mass", r"$-B\frac ym\,dt$", lambda B, mass: B),),
+    errata=(
+        Erratum(
+            "E87",
+            r"friction $-By\,dt$ for any mass",
+            r"$-B\frac ym\,dt$",
+            lambda B, mass: B,
+            where="003 Bayesian",
+            kind="formula",
+        ),
+    ),
     systems=("langevin",),
 )
 def sghmc(rng, claim):

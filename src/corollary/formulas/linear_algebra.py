@@ -86,6 +86,10 @@ def _leading_relaxed(A):
             r"$A \succeq 0$ iff all leading minors are positive, otherwise indefinite",
             r"that is $A \succ 0$; $A \succeq 0$ iff all principal minors are $\ge 0$",
             _leading_only,
+            where="000, 001 §3",
+            kind="claim",
+            counterexample=r"$\mathrm{diag}(1, 0)$ is semidefinite with a minor $0$; $\mathrm{diag}(0, -1)$ has "
+            r"leading minors $0, 0$ and the eigenvalue $-1$",
         ),
     ),
 )
@@ -134,6 +138,8 @@ def trace(rng, claim):
             r"$\|M\|_F^2 = \sum_{ij} m_{ij}$",
             r"$\sum_{ij} m_{ij}^2$",
             lambda A: A.sum(),
+            where="004 §2",
+            kind="formula",
         ),
     ),
     systems=("low-rank",),
@@ -287,6 +293,8 @@ def eckart_young(rng, claim):
             r"$f: \mathbb R^n \to \mathbb R^m$ is linear iff $f(x) = w^\top x$",
             r"$f(x) = Wx$ with $W \in \mathbb R^{m \times n}$; a single $w$ only for $m = 1$",
             lambda images, x: np.array([image[0] for image in images]) @ x,
+            where="000 §6.1",
+            kind="dimensions",
         ),
     ),
 )

@@ -135,6 +135,8 @@ def _ridge_weights(X, y, penalty):
                 lambda w: ((y - X @ w) ** 2).sum() / (2 * len(y)) + penalty * (w**2).sum(),
                 _ridge_weights(X, y, penalty),
             ),
+            where="000 §5",
+            kind="formula",
         ),
     ),
     systems=("ridge",),
@@ -178,7 +180,10 @@ def lasso_regression(rng, claim):
     down = np.array([claim(X, y, w - step * e, penalty) - here for e in np.eye(6)]) / step
     kept = w != 0
     falls = np.minimum(0, np.minimum(up, down))[~kept]
-    return all_of(equal((up - down)[kept] / 2, 0, tol=1e-5), equal(falls, 0, tol=1e-5))
+    dual = (y @ y - (X @ w) @ (X @ w)) / (2 * len(y))  # at the minimum the dual has the same value
+    return all_of(
+        equal(here, dual, tol=1e-8), equal((up - down)[kept] / 2, 0, tol=1e-5), equal(falls, 0, tol=1e-5)
+    )
 
 
 @formula(
@@ -256,6 +261,8 @@ def _softmax_slope(theta, x, y):
                 -(y * (theta @ x) + _log_partition(theta, x)).sum(),
                 _softmax_slope(theta, x, y),
             ),
+            where="002 Softmax",
+            kind="formula",
         ),
     ),
     systems=("softmax-regression", "mlp"),
@@ -332,6 +339,8 @@ def _white(rng, n, s):
             printed=r"$\mathrm{Tr}(AA^\top) - 2\,\mathrm{Tr}(A)$, with $\Gamma$ read as $I$",
             correction=r"$\Gamma$ is the cross-moment $\mathbb E[yx^\top]$",
             form=lambda A, G: (np.trace(A @ A.T) - 2 * np.trace(A), 2 * (A - np.eye(len(A)))),
+            where="000 §13",
+            kind="typing",
         ),
     ),
     systems=("deep-linear",),
@@ -369,6 +378,8 @@ def lin_risk_trace_form(rng, claim):
                 G + (start - G) * np.exp(-2 * eta * t),
                 G - eta * speed / 2,
             ),
+            where="000 §13",
+            kind="formula",
         ),
     ),
     systems=("deep-linear",),
@@ -381,7 +392,8 @@ def lin_gradient_flow(rng, claim):
     """
     from corollary.linear import mode_trajectory
 
-    G, start, eta, t = rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.uniform(0.2, 0.6), 1.0
+    G, start = rng.normal(size=(2, 3, 3))
+    eta, t = rng.uniform([0.2, 0.4], [0.6, 0.8])
     A, steps = start, 100
     h = t / steps
     for _ in range(steps):  # Runge and Kutta, error of order h^4
@@ -428,12 +440,16 @@ def _printed_003(X, Y):
             printed=r"$\Gamma = \frac{1}{2s} X Y^\top$",
             correction=r"$\Gamma = \frac{1}{s} Y X^\top$: not transposed, no half",
             form=_printed_002,
+            where="002 Deep linear",
+            kind="formula",
         ),
         Erratum(
             "E28",
             printed=r"$X X^\top = I$ together with $\Gamma = \frac{1}{s} Y X^\top$",
             correction=r"either $\frac{1}{s} X X^\top = I$, or $\Gamma = Y X^\top$",
             form=_printed_003,
+            where="003 Deep linear",
+            kind="formula",
         ),
     ),
     systems=("deep-linear",),
@@ -443,15 +459,18 @@ def lin_whitened_target(rng, claim):
 
     Any other map pays its squared distance to it. The claim gives the whitened inputs and the map.
     """
-    X = rng.normal(size=(3, 3)) @ rng.normal(size=(3, 40))
-    X -= X.mean(axis=1, keepdims=True)
+    X = rng.normal(size=(3, 3)) @ rng.normal(size=(3, 40)) + rng.normal(size=(3, 1))
     Y = rng.normal(size=(3, 3)) @ X + rng.normal(size=(3, 40))
     white, target = claim(X, Y)
     best = np.linalg.lstsq(white.T, Y.T)[0].T
     W = rng.normal(size=(2, 3, 3))
     risk = ((Y - W @ white) ** 2).sum(axis=(1, 2)) / 40
     distance = ((W - target) ** 2).sum(axis=(1, 2))
-    return all_of(equal(target, best, tol=1e-9), equal(np.diff(risk), np.diff(distance), tol=1e-8))
+    return all_of(
+        equal(white, np.linalg.lstsq(X.T, white.T)[0].T @ X, tol=1e-9),  # a linear map of the inputs
+        equal(target, best, tol=1e-9),
+        equal(np.diff(risk), np.diff(distance), tol=1e-8),
+    )
 
 
 def _library_slopes(layers, target):
@@ -494,6 +513,8 @@ def lin_two_layer_gradients(rng, claim):
             printed=r"$(\tilde D\tilde C - \Sigma)^\top\tilde D$, $\tilde C(\tilde D\tilde C-\Sigma)C^\top$",
             correction=r"$\tilde D^\top(\tilde D\tilde C-\Sigma)$, $(\tilde D\tilde C-\Sigma)\tilde C^\top$",
             form=lambda D, C, S: ((D @ C - S).T @ D, C @ (D @ C - S) @ C.T),
+            where="002 Deep linear",
+            kind="dimensions",
         ),
     ),
     systems=("deep-linear",),

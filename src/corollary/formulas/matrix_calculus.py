@@ -34,15 +34,19 @@ def _vector_map(rng, n, m):
     errata=(
         Erratum(
             "E15",
-            r"denominator layout lies in $\mathbb R^{m \times n}$ (000)",
+            r"denominator layout lies in $\mathbb R^{m \times n}$",
             r"$\mathbb R^{n \times m}$",
             lambda columns: (np.stack(columns, axis=1), np.stack(columns, axis=1)),
+            where="000 §4.1",
+            kind="dimensions",
         ),
         Erratum(
             "E15",
-            r"numerator layout lies in $\mathbb R^{n \times m}$ (001)",
+            r"numerator layout lies in $\mathbb R^{n \times m}$",
             r"$\mathbb R^{m \times n}$",
             lambda columns: (np.stack(columns, axis=0), np.stack(columns, axis=0)),
+            where="001 §4.1",
+            kind="dimensions",
         ),
     ),
 )
@@ -196,9 +200,11 @@ def vector_jacobians(rng, claim):
     errata=(
         Erratum(
             "E16",
-            r"$\nabla_X\, a^\top X^\top b = a b^\top$ (001)",
+            r"$\nabla_X\, a^\top X^\top b = a b^\top$",
             r"$b a^\top$",
             lambda a, b: (np.outer(a, b), np.outer(a, b)),
+            where="001 §4.4",
+            kind="dimensions",
         ),
     ),
 )
@@ -237,6 +243,8 @@ def _quadratic_printed(X, a, b):
             r"$\nabla_X\, a^\top X^\top X^\top b = X^\top(ab^\top + ba^\top)$",
             r"$X^\top b a^\top + b a^\top X^\top$",
             _quadratic_printed,
+            where="000 §6.4",
+            kind="typing",
         ),
     ),
 )
@@ -290,6 +298,8 @@ def trace_rules(rng, claim):
             r"$\nabla_A \mathrm{Tr}(S A^{-1}) = -A^{-1} S$",
             r"$-A^{-1} S A^{-1}$ for symmetric $A$ and $S$",
             lambda inverse, S: -inverse @ S,
+            where="000 §16",
+            kind="formula",
         ),
     ),
     systems=("factor-analysis", "ppca"),
@@ -380,6 +390,8 @@ def tensor_product(rng, claim):
             r"$\partial L / \partial W = \partial L / \partial W \times \partial y / \partial W$",
             r"the first factor on the right is $\partial L / \partial y$",
             lambda by_output, by_weight, tensor: np.einsum("ij,ijkl->kl", by_weight, tensor),
+            where="001 §18",
+            kind="typing",
         ),
     ),
     systems=("mlp",),

@@ -179,6 +179,8 @@ def _printed_gaussian_em(x, weights, means):
             printed=r"responsibilities from $\lVert z_t - \mu_z\rVert^2$",
             correction=r"$\lVert x_t - \mu_z\rVert^2$: the distance of the sample to the mean",
             form=_printed_gaussian_em,
+            where="004 §3.1",
+            kind="typing",
         ),
     ),
     systems=("gaussian-mixture",),
@@ -235,7 +237,7 @@ def _corpus(rng, documents, words, length=30):
 def topic_bag_of_words(rng, claim):
     """If the order of words does not matter, the counts say all: any two orders are equally likely."""
     words = 6
-    p, tokens = simplex(rng, words), rng.integers(words, size=40)
+    p, tokens = simplex(rng, words), rng.integers(words - 1, size=40)  # the last word does not occur
     by_token = sum(log(p[w]) for w in tokens)
     shuffled = rng.permutation(tokens)
     return all_of(
@@ -380,6 +382,8 @@ def lda_model(rng, claim):
             printed=r"$\sum_{ij} N_{ij}\log\hat N_{ij}$",
             correction=r"$\hat N_{ji}$: the counts are documents by words, $UV$ is words by documents",
             form=lambda N, estimate: (N * np.log(estimate)).sum(),
+            where="004 §3.2",
+            kind="dimensions",
         ),
     ),
     systems=("nmf", "plsa"),

@@ -28,6 +28,8 @@ def _standardise(z, axis, delta, ddof=0):
             printed=r"$\gamma + \beta z$, with $z$ not normalised",
             correction=r"$\gamma\tilde z + \beta$",
             form=lambda z, gamma, beta, delta: gamma + beta * z,
+            where="003 Normalization",
+            kind="typing",
         ),
     ),
     systems=("normalisation",),

@@ -106,6 +106,8 @@ def ae_nonidentifiable(rng, claim):
             correction=r"$\mathrm{rank}\,P \le \min\{\mathrm{rank}\,V, \mathrm{rank}\,W\}$; "
             "the kernel of one factor may swallow the range of the other",
             form=lambda v, w, m: (w, w),
+            where="004 §1.1",
+            kind="formula",
         ),
     ),
     systems=("linear-autoencoder",),
@@ -146,6 +148,8 @@ def _autoencoder_slopes(V, W, x):
             printed=r"$\nabla_W = (P-I)xx^\top W^\top$, $\nabla_V = V^\top(P-I)xx^\top$",
             correction=r"the two are interchanged",
             form=lambda V, W, x: tuple(_autoencoder_slopes(V, W, x)[i] for i in (1, 0, 2)),
+            where="004 §1.4",
+            kind="dimensions",
         ),
     ),
     systems=("linear-autoencoder",),
@@ -397,6 +401,10 @@ def _power_rate(A):
             printed=r"tends to $u_1$ if $\langle v_0, u_1\rangle \ne 0$, for any diagonalisable $A$",
             correction=r"tends to $\pm u_1$ if $v_0$ has a $u_1$-coordinate in the eigenbasis",
             form=lambda A, start: (_spectrum(A)[1][:, 0], _power_rate(A)),
+            where="004 Lemma 5",
+            kind="claim",
+            counterexample=r"$\begin{pmatrix} 2 & 1 \\ 0 & 1 \end{pmatrix}$ from $(1, -1)$, an eigenvector that "
+            r"is not orthogonal to $u_1$, never moves",
         ),
     ),
     systems=("pca",),
@@ -494,6 +502,8 @@ def pca_gd_on_projection(rng, claim):
     P = U @ U.T
     step = claim(P, moment, eta)
     slope = gradient(lambda B: ((root - B @ root) ** 2).sum() / 2, P)
+    anywhere = rng.normal(size=(n, n))
+    slope_there = gradient(lambda B: ((root - B @ root) ** 2).sum() / 2, anywhere)
     V, W = 0.3 * rng.normal(size=(n, m)), 0.3 * rng.normal(size=(m, n))
     for _ in range(600):
         by_P = V @ W - claim(V @ W, moment, 1.0)
@@ -505,6 +515,7 @@ def pca_gd_on_projection(rng, claim):
     return all_of(
         equal(V @ W, rows.T @ rows, tol=0.02),
         equal(step, P - eta * slope, tol=1e-7),
+        equal(claim(anywhere, moment, eta), anywhere - eta * slope_there, tol=1e-7),
         at_least(np.abs(step @ step - step).max(), 1e-3),
         equal(risk, np.linalg.eigvalsh(moment)[: n - m].sum() / 2, tol=1e-4),
     )

@@ -125,7 +125,12 @@ def conditional_independence(rng, claim):
     right=lambda t, density: t * density,
     errata=(
         Erratum(
-            "T10", r"$\mathbb E[X] = \int f_X(t)\,dt$", r"$\int t f_X(t)\,dt$", lambda t, density: density
+            "T10",
+            r"$\mathbb E[X] = \int f_X(t)\,dt$",
+            r"$\int t f_X(t)\,dt$",
+            lambda t, density: density,
+            where="000 §1",
+            kind="typing",
         ),
     ),
 )
@@ -228,6 +233,8 @@ def _variance_of_sum(a, C, factor):
             r"$\sum_i a_i^2 \mathrm{Var}[X_i] + \sum_{i<j} a_i a_j \mathrm{Cov}(X_i, X_j)$",
             r"factor $2$ before the sum over $i<j$, or a sum over $i \neq j$",
             lambda a, C: _variance_of_sum(a, C, 1),
+            where="000 §1",
+            kind="typing",
         ),
     ),
 )
@@ -288,6 +295,8 @@ def cdf_pdf(rng, claim):
             r"$f_{\alpha Y}(z) = \frac{1}{\alpha} f_Y(z / \alpha)$",
             r"$\frac{1}{|\alpha|} f_Y(z / \alpha)$",
             lambda f, alpha, z: f(z / alpha) / alpha,
+            where="000, 001 §1",
+            kind="formula",
         ),
     ),
 )
@@ -381,6 +390,9 @@ def _mgf_of_sum(joint, x, y, a, b, t):
             lambda joint, x, y, a, b, t: (
                 finite_mgf(joint.sum(1), x, a * t) * finite_mgf(joint.sum(0), y, b * t)
             ),
+            where="002, 003 Background",
+            kind="claim",
+            counterexample=r"$Y = X$ standard normal: $e^{2t^2}$ against $e^{t^2}$",
         ),
     ),
 )
@@ -433,15 +445,19 @@ def mgf_bernoulli_binomial_poisson(rng, claim):
     errata=(
         Erratum(
             "E2",
-            r"$\left(\frac{\alpha}{\alpha + \beta t}\right)^\alpha$ (000)",
+            r"$\left(\frac{\alpha}{\alpha + \beta t}\right)^\alpha$",
             r"$(1 - \beta t)^{-\alpha}$ for $t < 1/\beta$",
             lambda t, alpha, beta: (alpha / (alpha + beta * t)) ** alpha,
+            where="000 §1",
+            kind="formula",
         ),
         Erratum(
             "E2",
-            r"$\left(\frac{1}{\alpha - \beta t}\right)^\alpha$ (001)",
+            r"$\left(\frac{1}{\alpha - \beta t}\right)^\alpha$",
             r"$(1 - \beta t)^{-\alpha}$ for $t < 1/\beta$",
             lambda t, alpha, beta: (1 / (alpha - beta * t)) ** alpha,
+            where="001 §1",
+            kind="formula",
         ),
     ),
 )
@@ -507,6 +523,8 @@ def sum_density(rng, claim):
             r"normaliser $\frac{1}{(2\pi)^d \det\Sigma}$",
             r"its square root, $\frac{1}{\sqrt{(2\pi)^d \det\Sigma}}$",
             lambda x, mu, S: gaussian_bump(x, mu, S) / np.linalg.det(2 * np.pi * S),
+            where="000 §1",
+            kind="typing",
         ),
     ),
     systems=("gaussian-mixture",),
@@ -561,6 +579,10 @@ def _condition(mu, S, k, z, sign=-1):
             r"the blocks $\Sigma_{12}, \Sigma_{21}$ are positive semi-definite too",
             r"only $\Sigma_{11}$, $\Sigma_{22}$, $\Sigma$; $\Sigma_{12}$ need not even be square",
             lambda mu, S, k, z: (*_condition(mu, S, k, z), ("11", "12", "21", "22")),
+            where="000, 001 §1",
+            kind="claim",
+            counterexample=r"a block of size $2 \times 3$ is not even square, and $\Sigma_{12} = -\frac12 I$ "
+            r"beside $\Sigma_{11} = \Sigma_{22} = I$ is negative",
         ),
     ),
     systems=("ppca", "factor-analysis", "nngp"),
@@ -674,6 +696,9 @@ def _markov(x, p, a):
             r"$P(X \ge a) \le \mathbb E[X] / a$ for any $X$",
             r"needs $X \ge 0$ and $a > 0$",
             lambda x, p, a: (p @ x) / a,
+            where="002 Background",
+            kind="claim",
+            counterexample=r"$X = \pm 1$ with equal chance and $a = 1$: $\frac12 \le 0$",
         ),
     ),
 )
@@ -705,6 +730,9 @@ def markov(rng, claim):
             r"exponent $-2nt^2 / \sum_i (b_i - a_i)^2$",
             r"exponent $-2n^2t^2 / \sum_i (b_i - a_i)^2$",
             lambda t, widths: np.exp(-2 * len(widths) * t**2 / np.sum(widths**2)),
+            where="002 Background",
+            kind="formula",
+            loose=True,
         ),
     ),
     systems=("generalisation",),
@@ -717,12 +745,16 @@ def hoeffding(rng, claim):
     gap = ((bits - p) * widths).mean(axis=1)
     levels = gap[gap > 0]
     tails = (gap[:, None] >= levels).T @ chance
-    # fair coins: the exact exponent of the tail is that of the bound, up to the log of a polynomial
-    n, t = 100_000, 0.05
-    exact = stats.binom(n, 0.5).logsf(np.ceil(n * (0.5 + t)) - 1)
+    # Fair coins of two values, half of them each: the exact exponent of a far but not extreme tail of
+    # their sum is that of the bound, up to the log of a polynomial.
+    n, share = 100_000, 0.05
+    ranges = np.repeat(rng.uniform([0.3, 1.5], [0.6, 2.5]), n // 2)
+    t, coin, heads = share * ranges.mean(), stats.binom(n // 2, 0.5), np.arange(n // 2 + 1)
+    needed = np.ceil((n * t + ranges.sum() / 2 - ranges[0] * heads) / ranges[-1])
+    exact = special.logsumexp(coin.logpmf(heads) + coin.logsf(needed - 1))
     return all_of(
         at_most(tails, [claim(level, widths) for level in levels]),
-        equal(np.log(claim(t, np.ones(n))) / exact, 1, tol=0.03),
+        equal(np.log(claim(t, ranges)) / exact, 1, tol=0.03),
     )
 
 
@@ -756,6 +788,9 @@ def union_bound(rng, claim):
             r"every finite exchangeable sample is a mixture of i.i.d. samples",
             r"the sample must extend to an infinite exchangeable sequence",
             lambda law, endless: best_mixture(law),
+            where="000 §16.3",
+            kind="claim",
+            counterexample=r"$P(01) = P(10) = \frac12$ has covariance $-\frac14$; no mixture has a negative one",
         ),
     ),
     systems=("plsa", "lda"),

@@ -27,16 +27,18 @@ True
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 __all__ = [
     "Erratum",
     "Formula",
+    "Instance",
     "Outcome",
     "all_of",
     "at_least",
@@ -52,16 +54,28 @@ Claim = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a claim is from the truth, and how far it may be."""
+    """How far a claim is from the truth, and how far it may be, in the comparison that judged it."""
 
     deviation: float
     tolerance: float
     seconds: float = 0.0
+    sides: tuple[str, Any, Any] | None = field(
+        default=None, repr=False, compare=False
+    )  # relation, left, right
 
     @property
     def holds(self) -> bool:
         """Whether the claim holds; a deviation that is not a number never does."""
         return bool(self.deviation <= self.tolerance)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One run of a check: what the claim was asked first, what it answered, and how it was judged."""
+
+    inputs: dict[str, Any]
+    result: Any
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,10 @@ class Erratum:
     printed: str  # LaTeX or words, our own
     correction: str
     form: Claim
+    where: str  # the note and section that is wrong
+    kind: Literal["formula", "dimensions", "definition", "claim", "typing"]
+    counterexample: str = ""  # of a claim that is false
+    loose: bool = False  # a bound that is valid as printed, but further from the truth than it need be
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,20 @@ class Formula:
         with np.errstate(all="ignore"):
             outcome = self.run(np.random.default_rng(seed), claim or self.right)
         return replace(outcome, seconds=perf_counter() - start)
+
+    def instance(self, seed: int = 0, claim: Claim | None = None) -> Instance:
+        """Run the check on the right form, or on another claim, and keep the first question and its answer."""
+        asked, parameters = claim or self.right, inspect.signature(self.right)
+        kept: list[tuple[dict[str, Any], Any]] = []
+
+        def listener(*args: Any, **options: Any) -> Any:
+            result = asked(*args, **options)
+            if not kept:
+                kept.append((dict(parameters.bind(*args, **options).arguments), result))
+            return result
+
+        outcome = self.check(seed, listener)
+        return Instance(*kept[0], outcome)
 
     def check_wrong(self, seed: int = 0) -> list[Outcome]:
         """Run the same check on every wrong form; all must fail."""
@@ -165,17 +197,19 @@ def _worst(values: np.ndarray) -> float:
 def equal(left: Any, right: Any, *, tol: float, relative: bool = False) -> Outcome:
     """Both sides agree; with ``relative`` the deviation is a share of the right side's size."""
     left, right = _array(left), _array(right)
+    sides = ("=", left, right)
     if left.shape != right.shape and left.size != 1 and right.size != 1:
-        return Outcome(float("inf"), tol)
+        return Outcome(float("inf"), tol, sides=sides)
     gap = np.abs(left - right)
     if relative:
         gap = gap / max(float(np.abs(right).max(initial=0.0)), np.finfo(float).tiny)
-    return Outcome(_worst(gap), tol)
+    return Outcome(_worst(gap), tol, sides=sides)
 
 
 def at_most(quantity: Any, bound: Any, *, tol: float = 1e-12) -> Outcome:
     """Nowhere does the quantity exceed its bound by more than ``tol``."""
-    return Outcome(max(0.0, _worst(_array(quantity) - _array(bound))), tol)
+    quantity, bound = _array(quantity), _array(bound)
+    return Outcome(max(0.0, _worst(quantity - bound)), tol, sides=("<=", quantity, bound))
 
 
 def at_least(quantity: Any, bound: Any, *, tol: float = 1e-12) -> Outcome:
@@ -186,7 +220,8 @@ def at_least(quantity: Any, bound: Any, *, tol: float = 1e-12) -> Outcome:
 def within(value: Any, low: float, high: float) -> Outcome:
     """Every value lies in [low, high]; the deviation is the distance from the middle."""
     middle, half = (low + high) / 2, (high - low) / 2
-    return Outcome(_worst(np.abs(_array(value) - middle)), half)
+    value = _array(value)
+    return Outcome(_worst(np.abs(value - middle)), half, sides=("in", value, np.array([low, high])))
 
 
 def exponent(sizes: Any, values: Any, expected: float, *, tol: float) -> Outcome:

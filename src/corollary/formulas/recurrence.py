@@ -86,6 +86,8 @@ def _simple_printed(U, V, W, x, z):
             printed=r"$z_t = \phi(U z_{t-1} + V z_t)$",
             correction=r"$z_t = \phi(U z_{t-1} + V x_t)$",
             form=_simple_printed,
+            where="001 §13.1",
+            kind="typing",
         ),
     ),
     systems=("rnn",),
@@ -167,6 +169,8 @@ def _bptt_states_printed(U, V, W, slopes, errors):
             printed=r"$\nabla_{x^t}\mathcal R = [\prod W^\top S]\,J_H\nabla_y\mathcal R$",
             correction=r"with $J_H^\top$ that is $\nabla_{h^t}$; $\nabla_{x^t} = U^\top S(h^t)\nabla_{h^t}$",
             form=_bptt_states_printed,
+            where="002 RNN",
+            kind="dimensions",
         ),
     ),
     systems=("rnn", "gradient-flow"),
@@ -203,6 +207,8 @@ def _bptt_weights_late(slopes, at_state, before, x):
             printed=r"$\sum_q(\dot\phi \odot z^{q-1})\,\partial E/\partial z^q$",
             correction=r"the outer product $\sum_q(\dot\phi \odot \nabla_{z^q}E)(z^{q-1})^\top$",
             form=_bptt_weights_printed,
+            where="003 RNN",
+            kind="dimensions",
         ),
     ),
     systems=("rnn",),
@@ -239,6 +245,8 @@ def _double_sum_printed(errors, jacobians, direct):
             printed=r"inner sum and product run to $T$",
             correction=r"inner sum over $s \le t$, product over $k = s + 1, \dots, t$",
             form=_double_sum_printed,
+            where="000, recurrent networks",
+            kind="dimensions",
         ),
     ),
     systems=("rnn",),
@@ -283,6 +291,9 @@ def _growth_printed(U, alpha, T):
             printed=r"gradients explode if $\sigma_{\max}(U) > 1$",
             correction=r"they may: the condition is necessary, not sufficient",
             form=_growth_printed,
+            where="001 §13.1",
+            kind="claim",
+            counterexample=r"$U = \begin{pmatrix} 0 & 5 \\ 0 & 0 \end{pmatrix}$: $\sigma_1 = 5$ and $U^2 = 0$",
         ),
     ),
     systems=("gradient-flow", "rnn"),
@@ -310,6 +321,9 @@ def vanishing_bound(rng, claim):
     outcomes.append(
         equal(claim(rotation, 1.0, T)[1], np.linalg.norm(np.linalg.matrix_power(rotation, T), 2), tol=1e-10)
     )
+    # A sigmoid held at its steepest point, slope 1/4, attains its bound too.
+    steep = np.linalg.norm(np.linalg.matrix_power(rotation / 4, T), 2)
+    outcomes.append(equal(claim(rotation, 0.25, T)[1] / steep, 1.0, tol=1e-10))
     nilpotent = np.array([[0.0, rng.uniform(2, 5)], [0.0, 0.0]])
     J = np.linalg.norm(np.linalg.matrix_power(nilpotent, T), 2)
     once = np.linalg.norm(nilpotent, 2)
@@ -521,6 +535,8 @@ def _lru_by_norm(values, P, B, x, z):
             printed=r"$z^{t+1} = \Lambda\xi^t + P^{-1}Bx^t$",
             correction=r"$\xi^{t+1} = \Lambda\xi^t + P^{-1}Bx^t$",
             form=_lru_printed,
+            where="001 §13.1.3",
+            kind="typing",
         ),
     ),
     systems=("lru",),
@@ -589,7 +605,7 @@ def factorisation(rng, claim):
     from corollary.sequences import words
     from corollary.sequences.seq2seq import Seq2SeqNetwork
 
-    x = tuple(int(v) for v in rng.integers(0, 2, size=3))
+    x = tuple(int(v) for v in rng.permutation([0, 1, 2]))
     table = {}
 
     def conditional(y, past_x, past_y):
@@ -659,6 +675,9 @@ def _forcing_unshifted(method, step, start, truth, coins):
             printed=r"professor forcing feeds back true or predicted outputs at random",
             correction=r"that is scheduled sampling; professor forcing matches two pure runs adversarially",
             form=_forcing_printed,
+            where="003 RNN",
+            kind="claim",
+            counterexample=r"professor forcing runs once on true and once on own outputs; neither run is mixed",
         ),
     ),
     systems=("seq2seq",),
@@ -682,13 +701,17 @@ def teacher_forcing(rng, claim):
         own = W @ state
         free.append(own)
     pure = np.array([taught, free])
-    mixed = claim("scheduled sampling", step, start, truth, coins)[0]
+    state, own, mixed = np.zeros(4), start, []
+    for coin, true in zip(coins, [start, *truth[:-1]]):
+        state = np.tanh(U @ state + V @ (coin * true + (1 - coin) * own))
+        own = W @ state
+        mixed.append(own)
     right = [claim(m, step, start, np.array(free), coins) for m in ("teacher forcing", "scheduled sampling")]
     return all_of(
         equal(claim("teacher forcing", step, start, truth, coins), pure[:1], tol=1e-10),
         equal(claim("free running", step, start, truth, coins), pure[1:], tol=1e-10),
         equal(claim("professor forcing", step, start, truth, coins), pure, tol=1e-10),
-        equal(mixed[0], taught[0], tol=1e-10),
+        equal(claim("scheduled sampling", step, start, truth, coins), [mixed], tol=1e-10),
         equal(right, [[free], [free]], tol=1e-10),
     )
 

@@ -91,23 +91,23 @@ def _project(v, radius):
 def projected_gd(rng, claim):
     """Projecting every step back onto a ball solves the problem constrained to it."""
     H = spd(rng, 3, 0.5, 2.0)
-    outcomes = []
-    for size in (0.4, 3.0):  # the free minimiser inside the unit ball, then outside
+    outcomes, r = [], rng.uniform(1.5, 2)
+    for size in (0.4 * r, 3 * r):  # the free minimiser inside the ball, then outside
         best = rng.normal(size=3)
         best *= size / np.linalg.norm(best)
         theta = rng.normal(size=3)
         for _ in range(300):
-            theta = claim(theta - 0.5 * H @ (theta - best), 1.0)
+            theta = claim(theta - 0.5 * H @ (theta - best), r)
 
         def reach(mu, best=best):
-            return np.linalg.norm(np.linalg.solve(H + mu * np.eye(3), H @ best)) - 1
+            return np.linalg.norm(np.linalg.solve(H + mu * np.eye(3), H @ best)) - r
 
         mu = optimize.brentq(reach, 0, 100) if reach(0) > 0 else 0.0  # the multiplier of the constraint
         outcomes.append(equal(theta, np.linalg.solve(H + mu * np.eye(3), H @ best), tol=1e-8))
     points = rng.normal(size=(200, 3))
-    points /= np.maximum(1, np.linalg.norm(points, axis=1, keepdims=True))
+    points *= r / np.maximum(1, np.linalg.norm(points, axis=1, keepdims=True))
     for v in (0.3 * points[0], 4 * points[1]):  # no point of the ball is nearer
-        nearest = np.linalg.norm(claim(v, 1.0) - v)
+        nearest = np.linalg.norm(claim(v, r) - v)
         outcomes.append(at_most(nearest, np.linalg.norm(points - v, axis=1)))
     return all_of(*outcomes)
 
@@ -133,6 +133,8 @@ def _stopped_printed(Q, values, start, best, eta, t):
             printed=r"$\theta_t = (I - \eta\Lambda)^t Q^\top\theta_0 + \dots$",
             correction=r"$\theta_t = Q(I - \eta\Lambda)^t Q^\top\theta_0 + \dots$",
             form=_stopped_printed,
+            where="003 Early stopping",
+            kind="dimensions",
         ),
     ),
     systems=("early-stopping",),

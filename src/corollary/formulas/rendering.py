@@ -1,5 +1,7 @@
 r"""LaTeX as plain text, good enough to read on a terminal.
 
+>>> plain_text(r"\frac{2\sqrt s}{\epsilon}")
+'(2√s)/ε'
 >>> plain_text(r"\Bigl\{ a \Bigr\} \|x\|")
 '{ a } ‖x‖'
 >>> plain_text(r"\hat\mu = \frac{1}{n} \sum_{i=1}^n x_i \le \lVert v \rVert_2^2")
@@ -61,6 +63,7 @@ def plain_text(latex: str) -> str:
         )
         text = re.sub(r"\\[dt]?frac\s*(\w)\s*(\w)", r"\1/\2", text)
         text = re.sub(rf"\\sqrt\s*{_GROUP}", lambda m: f"√{_grouped(m[1])}", text)
+        text = re.sub(r"\\sqrt\s*(\\?[A-Za-z]+|\d)", r"√\1", text)
         text = re.sub(rf"\\binom\s*{_GROUP}\s*{_GROUP}", r"C(\1, \2)", text)
     names = {**_GREEK, **_SYMBOLS}
     accents = "|".join(_ACCENTS)
@@ -74,4 +77,4 @@ def plain_text(latex: str) -> str:
 
 
 def _grouped(part: str) -> str:
-    return part if re.fullmatch(r"\s*[\w.]+\s*", part) else f"({part})"
+    return part if re.fullmatch(r"\s*(?:[\w.]+|\\[A-Za-z]+)\s*", part) else f"({part})"

@@ -119,6 +119,8 @@ def deepfool_lp_right(h, g, p):
             r"the binary step with $\nabla f_1 - \nabla f_2$, away from the boundary",
             r"$\nabla f_2 - \nabla f_1$",
             lambda h, g, p: deepfool_lp_right(h, -g, p),
+            where="002 DeepFool",
+            kind="formula",
         ),
     ),
     systems=("deepfool",),
@@ -192,6 +194,9 @@ def pgd(rng, claim):
     x, w, W = rng.normal(size=d), rng.normal(size=d), rng.normal(size=(6, d))
     outcomes = []
     for p in (2.0, np.inf):
+        inner = x + ball(rng, 1, d, p, 0.3 * epsilon)[0]
+        v = steepest_right(w, p)
+        outcomes.append(equal(claim(x, inner, v, 0.1, epsilon, p), inner + 0.1 * v, tol=1e-12))  # far inside
         here = x + ball(rng, 1, d, p, epsilon)[0]
         for _ in range(40):
             here = claim(x, here, steepest_right(w, p), 0.1, epsilon, p)
@@ -224,6 +229,8 @@ def pgd(rng, claim):
             r"$\Pi_p z = \epsilon z / \lVert z\rVert_p$",
             r"$\min\{1, \epsilon / \lVert z\rVert_2\}\,z$ and clipping",
             lambda z, epsilon, p: epsilon * z / norm(z, p),
+            where="003 Adversarial",
+            kind="formula",
         ),
     ),
     systems=("pgd",),
@@ -233,7 +240,7 @@ def projection(rng, claim):
 
     A point is nearest exactly if no feasible direction makes an acute angle with what is left over.
     """
-    d, epsilon = 4, 1.0
+    d, epsilon = 4, rng.uniform(1.5, 2.5)
     outcomes = []
     for p in (2.0, np.inf):
         feasible = np.vstack([ball(rng, 300, d, p, epsilon), np.zeros((1, d))])
@@ -241,7 +248,7 @@ def projection(rng, claim):
             feasible = np.vstack([feasible, vertices(d, epsilon)])
         for size in (0.3, 0.7, 1.5, 3.0):
             z = rng.normal(size=d)
-            z *= size / norm(z, p)
+            z *= size * epsilon / norm(z, p)
             nearest = claim(z, epsilon, p)
             outcomes += [
                 at_most(norm(nearest, p), epsilon),

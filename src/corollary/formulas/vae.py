@@ -117,6 +117,9 @@ def fa_posterior(rng, claim):
             r"$W^+ = W^\top$ for orthogonal columns",
             "for orthonormal columns",
             lambda W: W.T,
+            where="001 §19.2",
+            kind="claim",
+            counterexample=r"$W = 2e_1$: $W^+ = \frac12 e_1^\top$, $W^\top = 2e_1^\top$",
         ),
     ),
     systems=("ppca",),
@@ -157,6 +160,8 @@ def gaussian_log_likelihood(sign):
             r"$-\frac k2(\mathrm{Tr}(SA^{-1}) - \log\det A)$",
             r"plus $\log\det A$",
             gaussian_log_likelihood(-1.0),
+            where="000 §16",
+            kind="formula",
         ),
     ),
     systems=("factor-analysis", "ppca"),
@@ -216,24 +221,32 @@ def ppca_claim(pairs_of=None, root=None, product=None, shrink=None):
             r"$SW = \mathrm{diag}(\lambda)W$",
             r"$SW = W\,\mathrm{diag}(\lambda)$",
             ppca_claim(product=lambda W, lam: lam[:, None] * W),
+            where="000 §16",
+            kind="dimensions",
         ),
         Erratum(
             "E92",
             r"$\rho_i = \max\{0, \sqrt{\lambda_i - \sigma^2}\}$",
             r"$\sqrt{\max\{0, \lambda_i - \sigma^2\}}$",
             ppca_claim(root=lambda excess: np.maximum(0, np.sqrt(excess))),
+            where="001 §19.2",
+            kind="formula",
         ),
         Erratum(
             "E94",
             r"eigenpairs of $XX^\top$",
             r"of $\frac1s XX^\top$",
             ppca_claim(pairs_of=lambda X: X @ X.T),
+            where="003 PPCA",
+            kind="formula",
         ),
         Erratum(
             "T18",
             r"$S(W + WW^\top)^{-1}W$",
             r"$S(\sigma^2 I + WW^\top)^{-1}W$",
             ppca_claim(shrink=lambda W, variance: np.linalg.pinv(W + W @ W.T)),
+            where="000 §16",
+            kind="typing",
         ),
     ),
     systems=("ppca",),
@@ -246,7 +259,7 @@ def ppca_mle(rng, claim):
     """
     from corollary.linear import ProbabilisticPCA
 
-    n, s, variance = 4, 30, 1.0
+    n, s, variance = 4, 30, rng.uniform(0.7, 0.9)
     X = orthogonal(rng, n) @ (np.array([[0.4], [0.7], [2.0], [3.0]]) * rng.normal(size=(n, s)))
     S = X @ X.T / s
 
