@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.base import clone
 
 import corollary
 from corollary import GPT, Run, Training
@@ -336,7 +337,12 @@ def test_fine_tuning_goes_on_from_the_weights(fitted, tmp_path):
     assert tuned.tokenizer_ is fitted.tokenizer_
     again = corollary.load(tuned.save(tmp_path / "tuned.safetensors"))
     assert again.perplexity(new) == tuned.perplexity(new)
-    assert again.fit(new).perplexity(new) == tuned.perplexity(new)  # from the same weights once more
+    assert clone(tuned).fit(new).perplexity(new) == tuned.perplexity(new)  # from the same weights once more
+    assert again.fit(new).perplexity(new) < tuned.perplexity(
+        new
+    )  # a file holds one set of weights: from those on
+    sizes = [(tmp_path / "tuned.safetensors").stat().st_size, fitted.save(tmp_path / "first").stat().st_size]
+    assert sizes[0] < 1.1 * sizes[1]
     with pytest.raises(ValueError, match="got 'b', 'z', first at position 0"):
         fitted.fine_tune(["zebra"])
 

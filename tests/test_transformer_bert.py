@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import corollary
@@ -347,6 +349,11 @@ def test_bert_fine_tunes(bert, tmp_path):
     assert len(frozen) == 7  # the heads of pre-training
     again = corollary.load(tuned.save(tmp_path / "tuned.safetensors"))
     np.testing.assert_array_equal(again.predict_proba(WORDS), tuned.predict_proba(WORDS))
+    copied = clone(tuned)
+    with pytest.raises(NotFittedError):
+        copied.predict(WORDS)
+    copied.fit(WORDS * 6, ["a", "b"] * 12)
+    np.testing.assert_array_equal(copied.predict_proba(WORDS), tuned.predict_proba(WORDS))
 
 
 def test_bert_bad_input(bert):

@@ -30,7 +30,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from corollary import errors, io
+from corollary import errors, io, shapes
 from corollary.border import as_tensor, check_count, digest, to_numpy
 from corollary.data import kinds
 from corollary.data.columns import (
@@ -62,6 +62,7 @@ from corollary.roles import (
     Transformer,
     roles,
 )
+from corollary.shapes import Count, Labels, List, Maybe, Number, Record
 
 __all__ = [
     "Classifier",
@@ -116,6 +117,13 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     input: ClassVar[str] = "table"
     also: ClassVar[tuple[str, ...]] = ()  # further kinds of input that are taken as they are
+    # What a fitted model holds: type, shape and range of every attribute; joined to the tables of the bases.
+    _fitted: ClassVar[Mapping[str, Any]] = {
+        "n_features_in_": Maybe(Count(1)),
+        "feature_names_in_": Maybe(Labels("n_features_in_")),
+        "n_iter_": Maybe(Count()),
+        "history_": Maybe(List(Record(Number(finite=False)))),
+    }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
     _checks: ClassVar[Mapping[str, Any]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}  # scikit-learn's form; what has none is not checked
@@ -350,13 +358,29 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         left_out = {*self.get_params(deep=False), *ENGINE_ATTRIBUTES, "_sklearn_output_config"}
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
+    def _check_fitted(self, fitted: Mapping[str, Any]) -> None:
+        """Raise unless these are fitted attributes as the class declares them; nothing is built or run before."""
+        ours = type(self).__module__.startswith(
+            "corollary."
+        )  # a class of someone else's may leave its own undeclared
+        for name in fitted:
+            if not ours and (
+                not name.strip("_").isidentifier() or name.startswith("__") or hasattr(type(self), name)
+            ):
+                raise shapes.Mismatch(f"{name!r} is not a fitted attribute of {type(self).__name__}.")
+        shapes.check(
+            shapes.declared(type(self), "_fitted"), fitted, type(self).__name__, self, others=not ours
+        )
+        if self.input == "table" and "n_features_in_" not in fitted:
+            raise shapes.Mismatch(f"n_features_in_ of {type(self).__name__} is missing.")
+
     def _load_attributes(self, fitted: dict[str, Any]) -> None:
         weights = fitted.pop("module_", None)
         self.__dict__.update(fitted)
         if weights is not None:
-            self.module_ = self._module()
-            self.module_.load_state_dict(weights)
-            self.module_.eval()
+            from corollary.engine.building import filled
+
+            self.module_ = filled(self._module, weights, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what kind of data is taken."""

@@ -18,6 +18,7 @@ from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_te
 from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
+from corollary.shapes import Array, Count, Flag, Maybe, Module
 
 __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
 
@@ -26,6 +27,9 @@ class GradientTrained(Estimator):
     """Base of the estimators that descend: ``training`` is theirs to take."""
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
+    # What a model that starts from weights of another model keeps when it is cloned.
+    _start: ClassVar[tuple[str, ...]] = ("pretrained_",)
+    _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
 
     def set_params(self, **params: Any) -> Self:
@@ -34,6 +38,32 @@ class GradientTrained(Estimator):
             self.training = Training()
         super().set_params(**params)
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a network; weights to start from are none."""
+        return hasattr(self, "module_")
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy; one of a fine-tuned model starts from the same pre-trained weights."""
+        copied = super().__sklearn_clone__()
+        if hasattr(self, "pretrained_"):
+            vars(copied).update({name: vars(self)[name] for name in self._start if name in vars(self)})
+        return copied  # type: ignore[no-any-return]
+
+    def _saved_attributes(self) -> dict[str, Any]:
+        """Return what a file holds: the weights once; a loaded model is tuned further from its own."""
+        kept = super()._saved_attributes()
+        return {**kept, "pretrained_": True} if "pretrained_" in kept else kept
+
+    def _load_attributes(self, fitted: dict[str, Any]) -> None:
+        tuned = fitted.pop("pretrained_", False)
+        super()._load_attributes(fitted)
+        if tuned:
+            self.pretrained_ = self._tuned_weights()
+
+    def _tuned_weights(self) -> dict[str, Any]:
+        """Return the weights of the network that a further fit starts from."""
+        return dict(self.module_.state_dict())
 
     def _plan(self) -> Training:
         training = self.training if self.training is not None else Training()
@@ -169,6 +199,13 @@ class GradientRegressor(Regressor, GradientTrained):
 
     A subclass has ``loss`` and ``quantile`` among its parameters.
     """
+
+    _fitted = {
+        "n_outputs_": Count(1),
+        "target_ndim_": Count(1, 3),
+        "target_mean_": Array("n_outputs_"),
+        "target_scale_": Array("n_outputs_"),
+    }
 
     def fit(self, X, y=None, sample_weight=None):
         """Train on X with targets y (n,), or (n, k) where the model takes several, optionally weighted."""

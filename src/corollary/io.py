@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from corollary import __version__, catalog, errors
+from corollary.shapes import Mismatch
 
 __all__ = ["SCHEMA", "decode", "encode", "load", "read", "save", "write"]
 
@@ -31,7 +31,6 @@ KEY = "corollary"
 HELPERS = {"Training": "corollary.engine.training"}
 # What `load` was given beside the file: classes that are not in the catalog, and parameters that no file can hold.
 _given: ContextVar[tuple[dict[str, type], dict[str, Any]]] = ContextVar("corollary_given", default=({}, {}))
-SETTABLE = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
 
 
 class FileError(ValueError):
@@ -69,9 +68,12 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _encode_array(value: np.ndarray, arrays: dict[str, np.ndarray], **extra: Any) -> dict[str, Any]:
     if value.dtype.kind in "OUS":  # strings and mixed labels
+        if value.dtype.kind != "O":
+            lengths = np.char.str_len(value)
+            check_width(value.size, int(lengths.max(initial=0)), int(lengths.sum()))
         return {
             "$": "labels",
-            "dtype": str(value.dtype),
+            "dtype": value.dtype.kind,
             "shape": [*value.shape],
             "value": _labels(value, arrays),
         }
@@ -130,6 +132,12 @@ def _describe(estimator: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
     parts = estimator._given_parts() if hasattr(estimator, "_given_parts") else {}
     fitted = estimator._saved_attributes() if hasattr(estimator, "_saved_attributes") else {}
+    if fitted:
+        try:
+            estimator._check_fitted(fitted)
+        except Mismatch as error:
+            do = "Fit again, or put back the parameters that were changed after the fit."
+            raise ValueError(f"save: {error} {do}") from error
     return {
         "name": type(estimator).__name__,
         "params": {
@@ -184,17 +192,34 @@ def _decode_array(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> An
 
 
 def _decode_labels(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    flat = np.empty(len(value["value"]), dtype=object)
-    flat[:] = decode(value["value"], arrays)
-    return flat.astype(np.dtype(value["dtype"])).reshape(value["shape"])
+    parts, kind = decode(value["value"], arrays), np.dtype(value["dtype"]).kind
+    flat = np.empty(len(parts), dtype=object)
+    flat[:] = parts
+    if kind != "O":
+        lengths = [len(str(part)) for part in parts]
+        check_width(len(parts), max(lengths, default=0), sum(lengths))
+        flat = flat.astype(kind)  # as wide as the longest, whatever the file says
+    return flat.reshape(value["shape"])
+
+
+def check_width(count: int, longest: int, total: int) -> None:
+    """Raise if an array of strings, each as wide as the longest, would be far larger than the strings themselves."""
+    if 4 * count * longest > 2**20 + 64 * total:
+        got = f"{longest} characters in one of {count}, and {total} in all"
+        do = "Use an array of objects, or shorter labels."
+        raise FileError(errors.wording("file", "labels must be of about one length", got, do))
 
 
 def _decode_sparse(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
     from scipy import sparse
 
     parts = decode(value["value"], arrays)
-    matrix = sparse.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=parts["shape"])
-    return matrix.asformat(value["format"])
+    rows, columns = map(int, parts["shape"])
+    matrix = sparse.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=(rows, columns))
+    matrix.check_format(full_check=True)
+    # other formats can be much larger than what is stored; the data are the same in this one
+    small = columns <= 2**16 + 16 * (matrix.nnz + rows)
+    return matrix.asformat(value["format"]) if value["format"] in ("coo", "csc") and small else matrix
 
 
 def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
@@ -214,10 +239,9 @@ def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -
         )
     estimator = cls(**decode(value["params"], arrays))
     fitted = {key: decode(part, arrays) for key, part in value["fitted"].items()}
-    for key in fitted:
-        if not SETTABLE.fullmatch(key) or key.startswith("__") or hasattr(cls, key):
-            raise FileError(f"load: {key!r} is not a fitted attribute of {name}; the file was altered.")
     if fitted:
+        estimator._validate_params()
+        estimator._check_fitted(fitted)
         estimator._load_attributes(fitted)
     return estimator
 
@@ -299,6 +323,8 @@ def read(path: str | os.PathLike[str], kind: str) -> Any:
         return decode(header["document"], arrays)
     except FileError:
         raise
+    except Mismatch as error:
+        raise FileError(f"load: {error} {path.name} was altered.") from error
     except (
         KeyError,
         TypeError,

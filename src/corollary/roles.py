@@ -5,7 +5,7 @@ A public method checks, converts and calls one private hook of the concrete clas
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.border import as_given, check_complete, check_count, check_target, to_numpy
 from corollary.data.indices import check_index, check_pairs
+from corollary.shapes import Labels
 
 __all__ = [
     "Classifier",
@@ -41,6 +42,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
     """Predicts one of several classes. Hook: ``_predict_proba(X)`` of shape (n, n_classes)."""
 
     role = "classifier"
+    _fitted: ClassVar[Mapping[str, Any]] = {"classes_": Labels()}
     classes_: np.ndarray
     _soft_targets: ClassVar[bool] = False  # whether y may be probabilities (n, n_classes)
 
@@ -127,6 +129,7 @@ class Tagger:
     """Labels every part of a sequence, a set or a text. Hook: ``_probabilities(X)``, one array (parts, n_classes) each."""
 
     role = "tagger"
+    _fitted: ClassVar[Mapping[str, Any]] = {"classes_": Labels()}
     classes_: np.ndarray
     _whole: ClassVar[str] = "sequence"
     _parts: ClassVar[str] = "steps"

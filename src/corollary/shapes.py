@@ -29,6 +29,7 @@ import numpy as np
 
 __all__ = [
     "Array",
+    "Choice",
     "Count",
     "Dtype",
     "Either",
@@ -433,6 +434,21 @@ class Either:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """One of several specifications, chosen by the value of a parameter or another attribute."""
+
+    name: str
+    choices: Mapping[str, Any]
+
+    def check(self, value: Any, what: str, scope: Scope) -> None:
+        """Raise unless the value fits the specification that counts."""
+        chosen = getattr(scope, self.name)
+        if chosen not in self.choices:
+            raise _fail(f"{self.name} beside {what}", f"one of {', '.join(self.choices)}", repr(chosen)[:40])
+        self.choices[chosen].check(value, what, scope)
+
+
+@dataclass(frozen=True)
 class Module:
     """A torch module, or its weights by name; sizes are compared with those of a new module when it is built."""
 
@@ -471,14 +487,14 @@ def declared(cls: type, table: str) -> dict[str, Any]:
     return found
 
 
-def check(table: Mapping[str, Any], values: Mapping[str, Any], name: str, owner: Any = None) -> None:
-    """Raise :class:`Mismatch` unless the values are those of the table: all that it needs, and no others."""
+def check(
+    table: Mapping[str, Any], values: Mapping[str, Any], name: str, owner: Any = None, others: bool = False
+) -> None:
+    """Raise :class:`Mismatch` unless the values are those of the table: all that it needs, and, unless allowed, no others."""
     strange = sorted(values.keys() - table.keys())
-    if strange:
+    if strange and not others:
         raise Mismatch(f"{strange[0]!r} is not a fitted attribute of {name}.")
-    missing = [
-        key for key, spec in table.items() if key not in values and not isinstance(spec, Maybe)
-    ]
+    missing = [key for key, spec in table.items() if key not in values and not isinstance(spec, Maybe)]
     if missing:
         raise Mismatch(f"{missing[0]} of {name} is missing.")
     scope = Scope(values, owner)
@@ -492,7 +508,9 @@ def not_finite(table: Mapping[str, Any], values: Mapping[str, Any]) -> str | Non
     for key, spec in table.items():
         value = values.get(key)
         spec = spec.each if isinstance(spec, Maybe) else spec
-        bounded = isinstance(spec, Module) or getattr(spec, "finite", isinstance(spec, Record | List | Either))
+        bounded = isinstance(spec, Module) or getattr(
+            spec, "finite", isinstance(spec, Record | List | Either | Choice)
+        )
         if bounded and value is not None and not _finite_within(value):
             return key
     return None

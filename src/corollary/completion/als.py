@@ -53,6 +53,7 @@ from corollary.data.indices import check_index
 from corollary.data.ratings import check_ratings
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.shapes import Array, Count, List, Number
 
 __all__ = ["ALS"]
 
@@ -354,6 +355,14 @@ class ALS(Completer, Recommender, Estimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "shape_": List([Count(1), Count(1)]),
+        "mean_": Number(),
+        "user_factors_": Array("shape_.0", "factors"),
+        "user_bias_": Array("shape_.0"),
+        "item_factors_": Array("shape_.1", "factors"),
+        "item_bias_": Array("shape_.1"),
     }
 
     def __init__(

@@ -24,6 +24,7 @@ from corollary import errors
 from corollary.base import Completer, Data, Estimator
 from corollary.data.ratings import check_ratings
 from corollary.engine.learner import Once
+from corollary.shapes import Array, Count, Dtype, List, Number
 
 __all__ = ["BiasBaseline"]
 
@@ -100,6 +101,13 @@ class BiasBaseline(Completer, Estimator):
     _parameter_constraints = {
         "by": [StrOptions({"both", "rows", "columns"})],
         "damping": [Interval(Real, 0, None, closed="left")],
+    }
+    _fitted = {
+        "shape_": List([Count(1), Count(1)]),
+        "dtype_": Dtype(),
+        "mean_": Number(),
+        "row_bias_": Array("shape_.0"),
+        "column_bias_": Array("shape_.1"),
     }
 
     def __init__(self, by="both", *, damping=10.0):

@@ -25,6 +25,7 @@ from torch import Tensor
 from corollary import linalg
 from corollary.base import Completer, Estimator
 from corollary.data.ratings import check_ratings
+from corollary.shapes import Array, Count, List, Number
 
 __all__ = ["BaseSpectral", "Known", "Triplets", "inner", "leading"]
 
@@ -109,6 +110,16 @@ class BaseSpectral(Completer, Estimator):
     """Base of the completers that end as a mean, biases and singular triplets."""
 
     input = "ratings"
+    _fitted = {
+        "shape_": List([Count(1), Count(1)]),
+        "mean_": Number(),
+        "row_bias_": Array("shape_.0"),
+        "column_bias_": Array("shape_.1"),
+        "rank_": Count(),
+        "left_": Array("shape_.0", "rank_"),
+        "right_": Array("shape_.1", "rank_"),
+        "singular_values_": Array("rank_"),
+    }
 
     def _check(self, X: Any, reset: bool) -> Any:
         return check_ratings(X, type(self).__name__, shape=None if reset else self.shape_)

@@ -43,6 +43,7 @@ from corollary.completion import nmf_kernels as kernels
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.linalg.dense import DenseRows, packed, partial_sums, unpacked
+from corollary.shapes import Array, Count, Number
 
 __all__ = ["NMF"]
 
@@ -331,6 +332,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "verbose": ["verbose"],
         "shuffle": ["boolean"],
+    }
+    _fitted = {
+        "n_components_": Count(1),
+        "components_": Array("n_components_", "n_features_in_", low=0),
+        "reconstruction_err_": Number(),
     }
 
     def __init__(

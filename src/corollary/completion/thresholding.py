@@ -36,6 +36,7 @@ from corollary import errors, linalg
 from corollary.base import Data
 from corollary.completion.lowrank import BaseSpectral, Known, Triplets, inner, leading
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Number
 
 __all__ = ["SingularValueThresholding"]
 
@@ -225,6 +226,7 @@ class SingularValueThresholding(BaseSpectral):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"threshold_": Number(0)}
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from corollary.engine.learner import Once, State
 from corollary.engine.run import current
 from corollary.linalg import Centred, krylov_svd, sparse_tensor
 from corollary.linear.pca_steps import PowerMethod
+from corollary.shapes import Array
 
 __all__ = ["TruncatedSVD"]
 
@@ -95,6 +96,12 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
         "power_iteration_normalizer": [StrOptions({"auto", "QR", "LU", "none"})],
         "random_state": ["random_state"],
         "tol": [Interval(Real, 0, None, closed="left")],
+    }
+    _fitted = {
+        "components_": Array("rank", "n_features_in_"),
+        "singular_values_": Array("rank"),
+        "explained_variance_": Array("rank"),
+        "explained_variance_ratio_": Array("rank"),
     }
 
     def __init__(

@@ -22,6 +22,7 @@ from sklearn.utils._param_validation import Interval
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics
 from corollary.errors import Diverged
+from corollary.shapes import Array, Dtype, Number
 
 __all__ = ["Adaline"]
 
@@ -129,6 +130,7 @@ class Adaline(Regressor, Estimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"dtype_": Dtype(), "coef_": Array("n_features_in_"), "intercept_": Number()}
 
     def __init__(
         self, learning_rate=0.5, *, decay=5.0, normalised=True, max_iter=300, tol=1e-5, random_state=None

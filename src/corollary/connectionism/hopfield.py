@@ -50,6 +50,7 @@ from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
 from corollary.engine.learner import Iteration, Metrics, Once
 from corollary.engine.run import current
+from corollary.shapes import Array, Index, Number
 
 __all__ = ["CapacityCurve", "HopfieldNetwork", "capacity_curve"]
 
@@ -251,6 +252,13 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "bias_": Array("n_features_in_"),
+        "order_": Index("n_features_in_", below="n_features_in_"),
+        "weights_": Array("n_features_in_", "n_features_in_"),
+        "margin_": Number(),
+        "slack_": Number(0),
     }
 
     def __init__(

@@ -29,6 +29,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from corollary.base import Data
 from corollary.connectionism.threshold import BaseBinary
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array, Count, Index
 
 __all__ = ["NandMachine", "simulate"]
 
@@ -259,6 +260,12 @@ class NandMachine(BaseBinary):
         "cut": [Interval(Real, None, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "sources_": Index("n_units", 2, below=lambda model: model.n_features_in_ + model.n_units),
+        "switches_": Array("n_units", 2, kind="b"),
+        "output_": Count(below="n_units"),
+        "n_errors_": Count(),
     }
 
     def __init__(

@@ -34,6 +34,7 @@ from corollary import errors
 from corollary.base import Classifier, Data, Estimator
 from corollary.border import as_given, to_numpy
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array, Labels, Number
 
 __all__ = ["Perceptron"]
 
@@ -281,6 +282,15 @@ class Perceptron(LinearClassifierMixin, Estimator):
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "warm_start": ["boolean"],
         "average": ["boolean"],
+    }
+    _fitted = {
+        "classes_": Labels(),
+        "coef_": Array("planes", "n_features_in_"),
+        "intercept_": Array("planes"),
+        "t_": Number(),
+        "mistakes_": Array("planes", kind="iu"),
+        "margin_": Array("planes", finite=False),
+        "novikov_bound_": Array("planes", finite=False),
     }
 
     def __init__(

@@ -37,6 +37,7 @@ from corollary import errors
 from corollary.base import Data, Estimator, Generator, Transformer
 from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array, Maybe, Seed
 
 __all__ = ["BernoulliRBM", "free_energy"]
 
@@ -183,6 +184,13 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
         "n_iter": [Interval(Integral, 0, None, closed="left")],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "components_": Array("hidden", "n_features_in_"),
+        "h_samples_": Array(None, "hidden"),
+        "intercept_visible_": Array("n_features_in_"),
+        "intercept_hidden_": Array("hidden"),
+        "random_state_": Maybe(Seed()),
     }
 
     def __init__(

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator
 from corollary.engine.learner import Once
+from corollary.shapes import Array, Count, Number
 
 __all__ = ["BaseBinary", "ThresholdUnit", "truth_table"]
 
@@ -125,6 +126,11 @@ class ThresholdUnit(BaseBinary):
     """
 
     _parameter_constraints = {"cut": [Interval(Real, None, None, closed="neither")]}
+    _fitted = {
+        "signs_": Array("n_features_in_", kind="iu", low=-1, high=1),
+        "threshold_": Number(),
+        "n_errors_": Count(),
+    }
 
     def __init__(self, cut=0.5):
         self.cut = cut

@@ -39,6 +39,7 @@ from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
 from corollary.border import to_numpy
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array, Count, Flag, Number
 
 __all__ = ["Capacity", "WillshawMemory"]
 
@@ -187,6 +188,14 @@ class WillshawMemory(Memory, Transformer, Estimator):
 
     _checks = {"accept_sparse": "csr"}
     _parameter_constraints = {"output": [StrOptions({"auto", "dense", "sparse"})]}
+    _fitted = {
+        "paired_": Flag(),
+        "n_outputs_": Count(1),
+        "n_patterns_": Count(1),
+        "ones_": Number(0),
+        "output_ones_": Number(0),
+        "bits_": Array("n_features_in_", lambda model: -(-model.n_outputs_ // WORD), kind="u"),
+    }
 
     def __init__(self, output="auto"):
         self.output = output

@@ -29,6 +29,7 @@ from corollary.base import Data
 from corollary.embeddings.corpus import window_counts
 from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Once, State
+from corollary.shapes import Array, Sparse
 
 __all__ = ["CooccurrenceEmbedding", "eigen_embedding", "pmi"]
 
@@ -122,6 +123,7 @@ class CooccurrenceEmbedding(BaseEmbedding):
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"eigenvalues_": Array("width"), "cooccurrences_": Sparse("words_", "words_")}
 
     def __init__(
         self, dimension=100, *, window=5, measure="ppmi", harmonic=False, min_count=5, random_state=None

@@ -31,6 +31,7 @@ from corollary.base import Data
 from corollary.embeddings.corpus import window_counts
 from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array
 
 __all__ = ["AdaGrad", "GloVe", "glove_loss"]
 
@@ -209,6 +210,12 @@ class GloVe(BaseEmbedding):
         "deterministic": ["boolean", StrOptions({"auto"})],
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "input_vectors_": Array("words_", "width"),
+        "output_vectors_": Array("words_", "width"),
+        "input_bias_": Array("words_"),
+        "output_bias_": Array("words_"),
     }
 
     def __init__(

@@ -36,6 +36,7 @@ from corollary.embeddings.skipgram_kernels import noise_table, sigmoid_table, tr
 from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.shapes import Array
 
 __all__ = ["NegativeSampling", "SkipGram", "keep_probabilities"]
 
@@ -246,6 +247,7 @@ class SkipGram(BaseEmbedding):
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
     }
+    _fitted = {"context_vectors_": Array("words_", "width"), "bias_": Array("words_")}
 
     def __init__(
         self,

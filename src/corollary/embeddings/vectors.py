@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from corollary import errors
 from corollary.base import Data, Estimator, Transformer, check_count
 from corollary.embeddings.corpus import Corpus, as_tokens, read
+from corollary.shapes import Array, List, Maybe, Text
 
 __all__ = ["BaseEmbedding", "Evaluation", "KeyedVectors", "WordVectors", "read_word2vec"]
 
@@ -40,6 +41,11 @@ class WordVectors(Transformer):
 
     words_: list[str]
     vectors_: np.ndarray
+    _fitted = {
+        "words_": List(Text()),
+        "counts_": Maybe(Array("words_", kind="iu")),
+        "vectors_": Array("words_", "width"),
+    }
 
     def _require_fit(self) -> None:
         if not hasattr(self, "words_"):

@@ -44,6 +44,7 @@ from corollary.errors import value
 from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
+from corollary.shapes import Dtype, Text
 
 __all__ = ["VAE", "elbo", "gaussian_kl"]
 
@@ -184,6 +185,7 @@ class VAE(Transformer, Density, Generator, GradientTrained):
         "importance_samples": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"likelihood_": Text(), "dtype_": Dtype()}
 
     def __init__(
         self,

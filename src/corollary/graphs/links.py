@@ -30,6 +30,7 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.graphs.network import GraphNetwork
 from corollary.graphs.nodes import SAMPLED, BaseGraphEstimator, Tensors
+from corollary.shapes import Array, Count, Index, List
 
 __all__ = ["LinkNetwork", "LinkPredictor", "split_links"]
 
@@ -116,6 +117,11 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     """
 
     _parameter_constraints = {**BaseGraphEstimator._parameter_constraints, **SAMPLED}
+    _fitted = {
+        "shape_": List([Count(1), Count(1)]),
+        "edge_index_": Index(2, None, below="shape_.0"),
+        "embedding_": Array("shape_.0", None),
+    }
 
     def __init__(
         self,

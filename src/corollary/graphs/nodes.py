@@ -30,6 +30,7 @@ from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.graphs.network import LAYERS, GraphNetwork
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.sparse import Sparse, sparse
+from corollary.shapes import Count, Dtype, Flag
 
 __all__ = ["NodeClassifier"]
 
@@ -104,6 +105,7 @@ class BaseGraphEstimator(GradientTrained):
         "order": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"dtype_": Dtype(), "weighted_": Flag()}
 
     def _setting(self, name: str) -> Any:
         """Return a parameter of the network, or the layer's own where it is None."""
@@ -235,6 +237,7 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
         "normalize": ["boolean", StrOptions({"auto"})],
         "class_weight": [None, dict, StrOptions({"balanced"})],
     }
+    _fitted = {"normalized_": Flag(), "n_validation_": Count()}
 
     def __init__(
         self,

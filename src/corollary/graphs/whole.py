@@ -31,6 +31,7 @@ from corollary.graphs.nodes import OPTIONS, BaseGraphEstimator, stacked
 from corollary.nn.activations import activation as activation_of
 from corollary.nn.message import reduce
 from corollary.nn.sparse import ranges
+from corollary.shapes import Dtype, Flag, Number
 
 __all__ = ["GraphClassifier", "GraphReadout", "Union"]
 
@@ -188,6 +189,7 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         "readout": [StrOptions({"sum", "mean", "max"})],
         "class_weight": [None, dict, StrOptions({"balanced"})],
     }
+    _fitted = {"dtype_": Dtype(), "mean_nodes_": Number(0), "weighted_": Flag()}
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ from corollary.language.encoder import BertNetwork, sentence_types
 from corollary.language.pretraining import pretraining_loss, sentence_pairs
 from corollary.nn.pretrained import fill_pretrained
 from corollary.sequences.network import pool
+from corollary.shapes import Flag
 
 __all__ = ["BERT"]
 
@@ -97,6 +98,8 @@ class BERT(Transformer, BaseBERT):
     (1, 16)
     """
 
+    _fitted = {"guesses_": Flag()}
+
     def transform(self, X):
         """Return the mean of the last states, (n, dimension), for each text."""
         return super().transform(X)
@@ -141,6 +144,11 @@ class BERT(Transformer, BaseBERT):
             How to descend; by default slowly, so that what was learned is kept.
         random_state : int or RandomState, optional
             Seed; by default this model's.
+
+        Notes
+        -----
+        ``fit`` of what is returned, and of its clones, starts from these weights again. Its file holds the tuned ones
+        only: ``fit`` of a model that was loaded goes on from those.
         """
         check_is_fitted(self)
         if task not in TASKS:

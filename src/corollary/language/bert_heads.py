@@ -24,6 +24,7 @@ from corollary.language.bert_base import BaseBERT
 from corollary.language.checkpoints import bert_weights, dtype_of
 from corollary.language.encoder import BertNetwork, sentence_types
 from corollary.nn.pretrained import fill_pretrained
+from corollary.shapes import Count, Labels, Maybe
 
 __all__ = ["BaseHead", "HeadedNetwork"]
 
@@ -77,6 +78,7 @@ class BaseHead(BaseBERT):
     _task: ClassVar[str]  # for BERT.fine_tune
     _head: ClassVar[str] = "classifier"  # what transformers calls it
     _pooled: ClassVar[bool] = True
+    _fitted = {"n_outputs_": Count(1), "classes_": Maybe(Labels("n_outputs_"))}
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
@@ -125,8 +127,11 @@ class BaseHead(BaseBERT):
         optional = ("bert.guess", "bert.follows", *(() if cls._pooled else ("bert.pooler",)))
         with seeded(0):
             model.module_ = fill_pretrained(model._module(), found, cls.__name__, optional)
-        model.pretrained_ = dict(model.module_.bert.state_dict())
+        model.pretrained_ = model._tuned_weights()
         return model
+
+    def _tuned_weights(self) -> dict[str, Tensor]:
+        return dict(self.module_.bert.state_dict())
 
     def _check_architecture(self, names: list[str], weights: dict[str, Tensor]) -> None:
         owner, wanted = type(self).__name__, self._architecture

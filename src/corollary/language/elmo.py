@@ -36,6 +36,7 @@ from corollary.gradient import GradientTrained
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.sequences.network import pool, reverse_padded
+from corollary.shapes import Array, Labels, List, Maybe, Text
 
 __all__ = ["ELMo", "ELMoNetwork", "LayerMix"]
 
@@ -194,6 +195,12 @@ class ELMo(Transformer, GradientTrained):
         "max_words": [Interval(Integral, 1, None, closed="left")],
         "max_length": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "classes_": Maybe(Labels()),
+        "vocabulary_": List(Text()),
+        "alphabet_": List(Text()),
+        "layer_weights_": Array(3),
     }
 
     def __init__(

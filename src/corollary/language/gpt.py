@@ -239,6 +239,11 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             How to descend; by default slowly, so that what was learned is kept.
         random_state : int or RandomState, optional
             Seed; by default this model's.
+
+        Notes
+        -----
+        ``fit`` of what is returned, and of its clones, starts from these weights again. Its file holds the tuned ones
+        only: ``fit`` of a model that was loaded goes on from those.
         """
         check_is_fitted(self)
         seed = self.random_state if random_state is None else random_state

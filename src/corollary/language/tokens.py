@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from corollary import errors
+from corollary.shapes import Count, Dtype, Maybe, Plain, Text
 
 __all__ = ["BytePairTokenizer", "CharacterTokenizer", "Tokenizer", "make", "restore"]
 
@@ -234,6 +235,8 @@ class KeepsTokenizer:
     """Makes a model's file hold ``tokenizer_`` as text, which ``_restore`` reads again."""
 
     _restore: Any = staticmethod(restore)
+    _start = ("pretrained_", "tokenizer_", "n_tokens_", "options_", "dtype_")
+    _fitted = {"tokenizer_": Maybe(Text()), "n_tokens_": Count(1), "options_": Plain(), "dtype_": Dtype()}
 
     def _saved_attributes(self) -> dict[str, Any]:
         kept = super()._saved_attributes()  # type: ignore[misc]

@@ -28,6 +28,7 @@ from corollary.engine.batches import Batch, TensorBatches
 from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
+from corollary.shapes import Array, Dtype, Number
 
 __all__ = ["Autoencoder", "LinearAutoencoder"]
 
@@ -80,6 +81,7 @@ def _objective(module: nn.Module, batch: Batch) -> Tensor:
 
 class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTrained):
     _checks: ClassVar[dict[str, Any]] = {"ensure_min_samples": 2}
+    _fitted = {"_dtype": Dtype(), "mean_": Array("n_features_in_"), "scale_": Number()}
 
     def _learner(self, data: Data) -> Any:
         X = data.X
@@ -167,6 +169,7 @@ class LinearAutoencoder(_BaseAutoencoder):
         "tied": ["boolean"],
         "random_state": ["random_state"],
     }
+    _fitted = {"components_": Array("n_components", "n_features_in_")}
 
     def __init__(self, n_components=2, *, tied=False, training=None, random_state=None):
         self.n_components = n_components

@@ -35,6 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from corollary import errors
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array, Either, Flag, List, Number
 
 __all__ = ["CriticalPoint", "DeepLinearNetwork", "critical_points", "layer_gradients", "mode_trajectory"]
 
@@ -187,6 +188,15 @@ class DeepLinearNetwork(Regressor, Estimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "_single": Flag(),
+        "layers_": List(Array(None, None)),
+        "singular_values_": Array(None),
+        "modes_": Array("steps", None),
+        "times_": Array("steps"),
+        "coef_": Either(Array("n_features_in_"), Array("targets", "n_features_in_")),
+        "intercept_": Either(Number(), Array("targets")),
     }
 
     def __init__(

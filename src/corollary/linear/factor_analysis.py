@@ -38,6 +38,7 @@ from corollary.base import Data, Density, Estimator, Generator, Transformer, as_
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.linalg import Centred, gram, krylov_svd
+from corollary.shapes import Array, Flag, List, Number
 
 __all__ = ["FactorAnalysis"]
 
@@ -162,6 +163,13 @@ class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOut
         "iterated_power": [Interval(Integral, 0, None, closed="left")],
         "rotation": [StrOptions({"varimax", "quartimax"}), None],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "components_": Array("factors", "n_features_in_"),
+        "mean_": Array("n_features_in_"),
+        "noise_variance_": Array("n_features_in_"),
+        "loglike_": List(Number()),
+        "_converged": Flag(),
     }
 
     def __init__(

@@ -41,6 +41,7 @@ from corollary import errors
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.linalg import Rows
+from corollary.shapes import Array, Dtype, Number
 
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
@@ -409,6 +410,12 @@ class Lasso(Regressor, Estimator):
         "fit_intercept": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+    }
+    _fitted = {
+        "_dtype": Dtype(),
+        "coef_": Array("n_features_in_"),
+        "intercept_": Number(),
+        "dual_gap_": Number(),
     }
 
     def __init__(self, alpha=1.0, *, fit_intercept=True, max_iter=1000, tol=1e-4):

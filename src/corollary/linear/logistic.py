@@ -40,6 +40,7 @@ from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
 from corollary.linalg import sparse_tensor
+from corollary.shapes import Array
 
 __all__ = ["LogisticRegression", "SoftmaxRegression", "loss_of_bits", "loss_of_signs"]
 
@@ -174,6 +175,7 @@ class NewtonCG(Iteration):
 
 class _Linear(Classifier, Estimator):
     _checks = {"accept_sparse": ("csr", "csc")}
+    _fitted = {"coef_": Array("planes", "n_features_in_"), "intercept_": Array("planes")}
 
     def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d) to labels y (n,), optionally weighted."""

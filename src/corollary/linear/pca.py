@@ -37,6 +37,7 @@ from corollary.base import Data, Density, Estimator, Transformer, as_tensor
 from corollary.engine.learner import Once
 from corollary.linear import latent, pca_solvers
 from corollary.linear.pca_steps import GradientAscent, Incremental, PowerMethod, Seen, merge
+from corollary.shapes import Array, Count, Dtype, Maybe, Number, Text
 
 __all__ = ["PCA"]
 
@@ -144,6 +145,21 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         "random_state": ["random_state"],
         "batch_size": [None, Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    _fitted = {
+        "_fit_svd_solver": Text(),
+        "_dtype": Maybe(Dtype()),
+        "n_samples_": Count(1),
+        "mean_": Array("n_features_in_"),
+        "n_components_": Count(),
+        "components_": Array("n_components_", "n_features_in_"),
+        "explained_variance_": Array("n_components_"),
+        "explained_variance_ratio_": Array("n_components_"),
+        "singular_values_": Array("n_components_"),
+        "noise_variance_": Number(),
+        "n_samples_seen_": Maybe(Count(1)),
+        "_seen_mean": Maybe(Array("n_features_in_")),
+        "_seen_squares": Maybe(Number()),
     }
 
     def __init__(

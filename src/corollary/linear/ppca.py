@@ -26,6 +26,7 @@ from corollary.base import Data, Density, Estimator, Generator, Transformer
 from corollary.engine.learner import Once, State
 from corollary.linalg import krylov_svd
 from corollary.linear import latent, pca_solvers
+from corollary.shapes import Array, Dtype, Number
 
 __all__ = ["ProbabilisticPCA", "closed_form"]
 
@@ -111,6 +112,12 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "_dtype": Dtype(),
+        "components_": Array("n_components", "n_features_in_"),
+        "mean_": Array("n_features_in_"),
+        "noise_variance_": Number(),
     }
 
     def __init__(self, n_components=None, *, method="auto", tol=1e-6, max_iter=1000, random_state=None):

@@ -26,6 +26,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
+from corollary.shapes import Array, Dtype, Either, Flag, Number
 
 __all__ = ["LinearRegression", "Ridge", "normal_equations", "project_ball"]
 
@@ -82,6 +83,12 @@ class Descent(Iteration):
 class _Linear(Regressor, Estimator):
     _multi_output = True
     _checks = {"accept_sparse": ("csr", "csc")}
+    _fitted = {
+        "_single": Flag(),
+        "_dtype": Dtype(),
+        "coef_": Either(Array("n_features_in_"), Array("targets", "n_features_in_")),
+        "intercept_": Either(Number(), Array("targets")),
+    }
 
     def fit(self, X, y=None, sample_weight=None):
         """Fit rows X (n, d) to targets y (n,) or (n, k), optionally weighted."""
@@ -231,6 +238,7 @@ class Ridge(_Linear):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
+    _fitted = {"multiplier_": Array(None, low=0)}
 
     def __init__(
         self, alpha=1.0, *, fit_intercept=True, solver="auto", radius=None, max_iter=10000, tol=1e-8

@@ -49,6 +49,7 @@ from corollary.mixtures.conjugate import CODES, Family, GaussianFamily, RateFami
 from corollary.mixtures.mixture import COMPONENTS
 from corollary.mixtures.posterior import BaseMixture
 from corollary.mixtures.restaurant_kernels import Tables
+from corollary.shapes import Array, Choice, Count, Either, Index, Maybe, Number, Record
 
 __all__ = ["DirichletProcessMixture", "expected_tables", "log_seating"]
 
@@ -163,6 +164,24 @@ def _room(t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray]:
 # --- estimator -------------------------------------------------------------------------------------------
 
 
+def _tables(model: Any) -> int:
+    return int(model.n_components_) + 1  # the last is the empty one
+
+
+def _statistics(model: Any) -> int:
+    return int(model._prior["sizes"].sum()) if "sizes" in model._prior else int(model.n_features_in_)
+
+
+def _scale_rows(model: Any) -> int:
+    return (
+        int(model.n_features_in_) if (model.component, model.covariance_type) == ("gaussian", "full") else 1
+    )
+
+
+def _scale_columns(model: Any) -> int:
+    return 1 if (model.component, model.covariance_type) == ("gaussian", "spherical") else _statistics(model)
+
+
 class DirichletProcessMixture(BaseMixture, Estimator):
     """Fit a mixture whose number of components is learned, by Gibbs sampling in a Chinese restaurant.
 
@@ -257,6 +276,47 @@ class DirichletProcessMixture(BaseMixture, Estimator):
         "split_merge": [Interval(Integral, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "n_components_": Count(1),
+        "labels_": Index(None, below="n_components_"),
+        "weights_": Array("n_components_", low=0),
+        "parameters_": Record(Either(*(Array("n_components_", *(None,) * n) for n in range(3)))),
+        "means_": Maybe(Array("n_components_", "n_features_in_")),
+        "covariances_": Maybe(Either(*(Array("n_components_", *("n_features_in_",) * n) for n in range(3)))),
+        "concentration_": Number(0),
+        "log_joint_": Number(finite=False),
+        "_prior": Choice(
+            "component",
+            {
+                "gaussian": Record(
+                    {
+                        "centre": Array("n_features_in_"),
+                        "covariance": Choice(
+                            "covariance_type",
+                            {
+                                "full": Array("n_features_in_", "n_features_in_"),
+                                "diag": Array("n_features_in_"),
+                                "spherical": Array("n_features_in_"),
+                            },
+                        ),
+                        "nu": Number(0),
+                    }
+                ),
+                "bernoulli": Record({"sizes": Index("n_features_in_", below=3, low=2)}),
+                "categorical": Record({"sizes": Index("n_features_in_", below=2**31, low=1)}),
+                "poisson": Record({"mean": Array("n_features_in_")}),
+                "exponential": Record({"mean": Array("n_features_in_")}),
+            },
+        ),
+        "_tables": Record(
+            {
+                "n": Array(_tables, low=0),
+                "a": Array(_tables, _statistics),
+                "B": Array(_tables, _scale_rows, _scale_columns),
+                "c": Array(_tables),
+            }
+        ),
     }
 
     def __init__(

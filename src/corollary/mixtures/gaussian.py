@@ -47,6 +47,7 @@ from corollary.mixtures.gaussian_moments import (
     maximised,
 )
 from corollary.mixtures.posterior import BaseMixture
+from corollary.shapes import Array, Choice, Count, Either, Flag, Index, List, Maybe, Number
 
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 
@@ -147,6 +148,40 @@ class GaussianMixture(BaseMixture, Estimator):
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
         "verbose_interval": [Interval(Integral, 1, None, closed="left")],
+    }
+    _covariance_shapes = Choice(
+        "covariance_type",
+        {
+            "full": Array("n_components", "n_features_in_", "n_features_in_"),
+            "tied": Array("n_features_in_", "n_features_in_"),
+            "diag": Array("n_components", "n_features_in_"),
+            "spherical": Array("n_components"),
+            "unit": Array("n_components"),
+        },
+    )
+    _fitted = {
+        "weights_": Array("n_components", low=0),
+        "means_": Array("n_components", "n_features_in_"),
+        "covariances_": _covariance_shapes,
+        "precisions_cholesky_": _covariance_shapes,
+        "precisions_": _covariance_shapes,
+        "converged_": Flag(),
+        "lower_bound_": Number(finite=False),
+        "lower_bounds_": List(Number()),
+        "labels_": Maybe(Index(None, below="n_components")),
+        "_batches": Maybe(Count()),
+        "_averages": Maybe(
+            List(
+                [
+                    Array("n_components"),
+                    Array("n_components", "n_features_in_"),
+                    Either(
+                        Array("n_components", "n_features_in_", "n_features_in_"),
+                        Array("n_components", "n_features_in_"),
+                    ),
+                ]
+            )
+        ),
     }
 
     def __init__(

@@ -45,6 +45,7 @@ from sklearn.utils._param_validation import Interval
 from corollary.base import Data, Estimator, Generator, Transformer
 from corollary.engine.learner import Iteration, Metrics
 from corollary.mixtures import buffet_kernels as kernels
+from corollary.shapes import Array, Count, Number
 
 __all__ = ["IndianBuffetProcess", "log_buffet", "log_evidence"]
 
@@ -269,6 +270,17 @@ class IndianBuffetProcess(ClassNamePrefixFeaturesOutMixin, Transformer, Generato
         "component_variance": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "n_components_": Count(),
+        "codes_": Array(None, "n_components_", kind="iu", low=0, high=1),
+        "counts_": Array("n_components_", kind="iu", low=0),
+        "concentration_": Number(0),
+        "log_joint_": Number(finite=False),
+        "noise_variance_": Number(0),
+        "component_variance_": Number(0),
+        "components_": Array("n_components_", "n_features_in_"),
+        "_covariance": Array("n_components_", "n_components_"),
     }
 
     def __init__(

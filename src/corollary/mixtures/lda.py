@@ -53,6 +53,7 @@ from corollary.mixtures.lda_learners import (
     threads,
 )
 from corollary.mixtures.topics import BaseTopics, halve
+from corollary.shapes import Array, Count, Either, Maybe, Number, Seed
 
 __all__ = ["LatentDirichletAllocation", "dirichlet_expectation", "variational_bound"]
 
@@ -200,6 +201,15 @@ class LatentDirichletAllocation(BaseTopics):
         "random_state": ["random_state"],
         "inference": [None, StrOptions({"batch", "online", "cvb0", "gibbs"})],
         "learn_prior": [None, StrOptions({"evidence", "held-out"})],
+    }
+    _fitted = {
+        "topic_word_prior_": Number(0),
+        "doc_topic_prior_": Either(Number(0), Array("n_components", low=0)),
+        "random_state_": Maybe(Seed()),
+        "components_": Array("n_components", "n_features_in_", low=0),
+        "exp_dirichlet_component_": Array("n_components", "n_features_in_", low=0),
+        "n_batch_iter_": Count(),
+        "bound_": Maybe(Number(finite=False)),
     }
 
     def __init__(

@@ -38,6 +38,7 @@ from corollary.base import Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.mixtures.posterior import BaseMixture
+from corollary.shapes import Array, Flag, Index, Maybe, Number, Record
 
 __all__ = ["COMPONENTS", "Component", "Mixture"]
 
@@ -311,6 +312,10 @@ class EM(Iteration):
         return {"log_likelihood": bound, "start": start}
 
 
+def _width(model: Any) -> int:
+    return int(model._sizes.sum()) if model.component == "categorical" else int(model.n_features_in_)
+
+
 class Mixture(BaseMixture, Estimator):
     """Fit a mixture of independent Gaussian, Bernoulli, Poisson, exponential or categorical features by EM.
 
@@ -374,6 +379,14 @@ class Mixture(BaseMixture, Estimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "weights_": Array("n_components", low=0),
+        "_sizes": Maybe(Index("n_features_in_", below=2**31, low=1)),
+        "parameters_": Record(Array("n_components", _width)),
+        "labels_": Maybe(Index(None, below="n_components")),
+        "lower_bound_": Number(),
+        "converged_": Flag(),
     }
 
     def __init__(

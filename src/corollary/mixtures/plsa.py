@@ -34,6 +34,7 @@ from corollary.engine.run import current
 from corollary.mixtures.lda_kernels import em_rows, log_predictions, word_sums
 from corollary.mixtures.lda_learners import as_documents, by_word, gather, start_topics, threads
 from corollary.mixtures.topics import BaseTopics, fold_in
+from corollary.shapes import Array, Number
 
 __all__ = ["PLSA"]
 
@@ -160,6 +161,11 @@ class PLSA(BaseTopics):
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "components_": Array("n_components", "n_features_in_", low=0),
+        "mixtures_": Array(None, "n_components", low=0),
+        "log_likelihood_": Number(),
     }
 
     def __init__(self, n_components=10, *, max_iter=100, tol=1e-4, n_jobs=None, random_state=None):

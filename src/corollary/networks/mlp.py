@@ -38,6 +38,7 @@ from corollary.losses import REGRESSION, shares
 from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
 from corollary.nn.mlp import MLP
 from corollary.nn.normalisation import NORMS
+from corollary.shapes import Array, Count, Dtype, List
 
 __all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
 
@@ -126,6 +127,12 @@ class _BaseMLP(GradientTrained):
         "norm": [None, StrOptions(set(NORMS))],
         "residual": ["boolean"],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "dtype_": Dtype(),
+        "n_outputs_": Count(1),
+        "coefs_": List(Array(None, None)),
+        "intercepts_": List(Array(None)),
     }
 
     def __init__(

@@ -18,6 +18,7 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientTrained
 from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
+from corollary.shapes import Array, Count, Dtype, Either, List, Maybe, Plain, Text
 
 __all__ = ["NAMES", "BaseSequence", "BaseSequenceNetwork", "evaluated", "in_batches", "scale_of"]
 
@@ -66,6 +67,12 @@ class BaseSequence(GradientTrained):
     """Takes lists of integers, vectors, strings or words; strings are read character by character."""
 
     input = "sequence"
+    _fitted = {
+        "kind_": Text(("vector", "string", "token", "code")),
+        "dtype_": Dtype(),
+        "alphabet_": Maybe(Either(Text(), List(Plain()))),
+        "n_codes_": Maybe(Count(1)),
+    }
 
     def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
         owner, known = type(self).__name__, {}
@@ -122,6 +129,11 @@ class BaseSequenceNetwork(BaseSequence):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "truncation": [None, Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+    }
+    _fitted = {
+        "n_outputs_": Count(1),
+        "feature_mean_": Maybe(Array("n_features_in_")),
+        "feature_scale_": Maybe(Array("n_features_in_")),
     }
 
     @classmethod

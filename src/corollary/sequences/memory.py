@@ -30,6 +30,7 @@ from corollary.engine.training import Training
 from corollary.errors import kind
 from corollary.gradient import GradientClassifier
 from corollary.sequences import words
+from corollary.shapes import List, Text
 
 __all__ = ["MemoryNet", "MemoryNetwork", "position_weights"]
 
@@ -165,6 +166,7 @@ class MemoryNetwork(GradientClassifier):
         "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
+    _fitted = {"vocabulary_": List(Text())}
 
     def __init__(
         self, n_hops=2, *, width=32, n_facts=50, class_weight=None, training=None, random_state=None

@@ -21,6 +21,7 @@ from corollary.gradient import GradientTrained
 from corollary.losses import weighted_mean
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
+from corollary.shapes import Count, List, Text
 
 __all__ = ["BaseTranslator", "pair_loss"]
 
@@ -40,6 +41,7 @@ class BaseTranslator(GradientTrained):
         "max_length": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"vocabulary_": List(Text()), "target_vocabulary_": List(Text()), "longest_": Count(1)}
 
     @classmethod
     def _test_data(cls) -> tuple[list[str], list[str]]:

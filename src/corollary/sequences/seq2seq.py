@@ -35,6 +35,7 @@ from corollary.sequences.common import in_batches
 from corollary.sequences.network import RECURRENT, SequenceEncoder, pool
 from corollary.sequences.pairs import PAIR_STEPS, BaseTranslator, pair_loss
 from corollary.sequences.search import beam_search
+from corollary.shapes import Count
 
 __all__ = ["Seq2Seq", "Seq2SeqNetwork"]
 
@@ -222,6 +223,7 @@ class Seq2Seq(BaseTranslator):
         "mixing": [Interval(Real, 0, 1, closed="both")],
         "mixing_schedule": [StrOptions({"constant", "linear"})],
     }
+    _fitted = {"mixing_steps_": Count()}
 
     def __init__(
         self,

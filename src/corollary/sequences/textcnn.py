@@ -30,6 +30,7 @@ from corollary.errors import value
 from corollary.gradient import GradientClassifier
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
+from corollary.shapes import List, Text
 
 __all__ = ["TextCNN", "TextCNNNetwork"]
 
@@ -157,6 +158,7 @@ class TextCNN(GradientClassifier):
         "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
+    _fitted = {"vocabulary_": List(Text())}
 
     def __init__(
         self,

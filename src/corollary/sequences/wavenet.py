@@ -36,6 +36,7 @@ from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.sequences.common import NAMES, BaseSequence, in_batches
+from corollary.shapes import Count
 
 __all__ = ["WaveNet", "WaveNetwork", "mu_decode", "mu_encode"]
 
@@ -211,6 +212,7 @@ class WaveNet(Density, Generator, BaseSequence):
         "window": [Interval(Integral, 2, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _fitted = {"n_levels_": Count(1), "length_": Count(1)}
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from corollary.engine.ragged import Ragged
 from corollary.engine.run import current
 from corollary.gradient import GradientTrained
 from corollary.sequences.common import evaluated, scale_of
+from corollary.shapes import Array, Count, Dtype, Maybe
 
 __all__ = ["BaseSets"]
 
@@ -23,6 +24,12 @@ class BaseSets(GradientTrained):
 
     input = "set"
     _training_defaults = {"epochs": 100, "learning_rate": 3e-3, "batch_size": 32, "clip_norm": 1.0}
+    _fitted = {
+        "dtype_": Dtype(),
+        "n_outputs_": Maybe(Count(1)),
+        "feature_mean_": Maybe(Array("n_features_in_")),
+        "feature_scale_": Maybe(Array("n_features_in_")),
+    }
 
     def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
         known = {} if reset else {"dimension": self.n_features_in_}

@@ -25,6 +25,7 @@ from corollary.engine.objective import with_accuracy
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy
+from corollary.shapes import Array, Count, Dtype, List
 from corollary.vision.net import Standardise
 from corollary.vision.nets import CLASSIFIERS, build, named
 
@@ -56,6 +57,12 @@ class BaseImageEstimator(GradientTrained):
     input = "image"
     _nets: ClassVar[set[str]]
     _training_defaults = {"epochs": 15, "learning_rate": 2e-3, "batch_size": 64, "schedule": "cosine"}
+    _fitted = {
+        "image_shape_": List([Count(1), Count(1), Count(1)]),
+        "dtype_": Dtype(),
+        "channel_mean_": Array("image_shape_.0"),
+        "channel_scale_": Array("image_shape_.0"),
+    }
 
     def _check(self, X: Any, reset: bool) -> np.ndarray:
         shape = getattr(self, "image_shape_", None)

@@ -24,6 +24,7 @@ from corollary.engine.training import Training
 from corollary.errors import kind, value
 from corollary.losses import CrossEntropy
 from corollary.roles import class_weights
+from corollary.shapes import Labels
 from corollary.vision.classifier import BaseImageEstimator
 from corollary.vision.nets import SEGMENTERS
 
@@ -100,6 +101,7 @@ class Segmenter(BaseImageEstimator):
         "class_weight": [None, dict, StrOptions({"balanced"})],
         "random_state": ["random_state"],
     }
+    _fitted = {"classes_": Labels()}
 
     def __init__(
         self, net="unet", *, width=None, options=None, class_weight=None, training=None, random_state=None
