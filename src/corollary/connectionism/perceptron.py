@@ -263,6 +263,7 @@ class Perceptron(LinearClassifierMixin, Estimator):
         for kind in ("dense", "sparse")
     }
     _checks = {"accept_sparse": "csr"}
+    _soft_targets = False
     _check_y = Classifier._check_y
     _parameter_constraints = {
         "penalty": [StrOptions({"l2", "l1", "elasticnet"}), None],
