@@ -62,7 +62,7 @@ from corollary.roles import (
     Transformer,
     roles,
 )
-from corollary.shapes import Count, Labels, List, Maybe, Number, Record
+from corollary.shapes import Count, Labels, List, Maybe, Number, Plain, Record
 
 __all__ = [
     "Classifier",
@@ -123,6 +123,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         "feature_names_in_": Maybe(Labels("n_features_in_")),
         "n_iter_": Maybe(Count()),
         "history_": Maybe(List(Record(Number(finite=False)))),
+        "columns_": Maybe(Plain()),
+        "reading_": Maybe(Plain()),
     }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
     _checks: ClassVar[Mapping[str, Any]] = {}

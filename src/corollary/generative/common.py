@@ -20,6 +20,7 @@ from corollary.border import as_given, check_count, check_target
 from corollary.data import kinds
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
+from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, Plain, Record
 
 __all__ = ["ExactDensity", "GenerativeModel"]
 
@@ -30,6 +31,13 @@ class GenerativeModel(Generator, GradientTrained):
     input: ClassVar[str] = "table"
     also: ClassVar[tuple[str, ...]] = ("image",)
     _scaling_kind: ClassVar[str] = "standard"
+    _fitted = {
+        "sample_shape_": List(Count(1)),
+        "n_classes_": Count(),
+        "classes_": Maybe(Labels("n_classes_")),
+        "dtype_": Dtype(),
+        "scaling_": Maybe(Record(Either(Plain(), *(Array(*(None,) * sides) for sides in range(5))))),
+    }
     conditional: bool = False  # a parameter of the models that take labels
 
     def fit(self, X, y=None):
