@@ -265,3 +265,25 @@ def test_errors(tmp_path):
     peer.config.hidden_act = "mish"
     with pytest.raises(ValueError, match="no activation named 'mish'"):
         ResNet.from_transformers(peer)
+
+
+@pytest.mark.parametrize("size", [(97, 97), (101, 67), (63, 61), (31, 29), (5, 3)])
+def test_sides_without_a_common_divisor_are_padded(size):
+    torch.manual_seed(0)
+    options = {"channels": 1, "n_classes": 3, "width": 8, "depth": 1, "heads": 2}
+    net = ViT(size=size, **options).eval()
+    p, whole = net.patch_size[0], [n + m for n, m in zip(size, net.margin)]
+    assert net.positions.shape[1] <= 1 + 4 * max(49, (max(size) / 8) ** 2) and 0 not in net.patch_size
+    assert all(n % p == 0 and m < p for n, m in zip(whole, net.margin))
+    x = torch.randn(2, 1, *size)
+    framed, (top, left) = torch.zeros(2, 1, *whole), (m // 2 for m in net.margin)
+    framed[..., top : top + size[0], left : left + size[1]] = x
+    other = ViT(size=tuple(whole), patch_size=p, **options).eval()
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(net(x), other(framed))
+
+
+def test_common_divisors_are_still_taken():
+    for size, patch in [(224, 16), (28, 4), (32, 4), (8, 2), (64, 8)]:
+        net = ViT(channels=1, n_classes=2, size=size, width=4, depth=1, heads=1)
+        assert net.patch_size == (patch, patch) and net.margin == (0, 0)

@@ -4,7 +4,7 @@ Patches of :math:`p \times p` pixels are mapped linearly to tokens of width :mat
 front, learned positions :math:`P` are added, and blocks of attention and a two-layer perceptron follow:
 
 .. math::
-    z_0 &= [\,c;\; E x_1;\; \dots;\; E x_N\,] + P, \qquad N = hw / p^2, \tag{1} \\
+    z_0 &= [\,c;\; E x_1;\; \dots;\; E x_N\,] + P, \qquad N = \lceil h/p \rceil \lceil w/p \rceil, \tag{1} \\
     z' &= z + \mathrm{Attention}(\mathrm{LN}(z)), \qquad z \leftarrow z' + \mathrm{MLP}(\mathrm{LN}(z')). \tag{2}
 
 The class is read off the first token of :math:`\mathrm{LN}(z_L)`. Attention over :math:`H` heads is
@@ -23,7 +23,7 @@ large   1024  24     16    4096              304,326,632
 from __future__ import annotations
 
 import re
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import torch
@@ -97,7 +97,8 @@ class ViT(ImageNet):
         Sides of the images.
     patch_size : int or (int, int), optional
         Sides of a patch; they must divide the image's. Smaller see finer, and cost with the fourth power.
-        16 by default, and for small images the largest that leaves 7 patches along the shorter side (at least 2).
+        By default at most 16, and for small images what leaves 7 patches along the shorter side (at least 2); of
+        these down to half as many, the largest that fits with the least of zeros around the image.
     width, depth, heads, hidden : int, optional
         Instead of the preset's: width of the tokens, layers, heads, width of the perceptrons.
     dropout : float, default=0.0
@@ -143,7 +144,8 @@ class ViT(ImageNet):
             raise value("ViT", f"width must be a multiple of heads={h}", d, f"Use width={-(-d // h) * h}.")
         self.size = pair(size)
         self.patch_size = _patches(self.size, patch_size)
-        n_patches = (self.size[0] // self.patch_size[0]) * (self.size[1] // self.patch_size[1])
+        self.margin = tuple(-n % p for n, p in zip(self.size, self.patch_size))  # zeros around the image
+        n_patches = prod((n + m) // p for n, m, p in zip(self.size, self.margin, self.patch_size))
         self.patches = nn.Conv2d(channels, d, self.patch_size, self.patch_size)
         self.class_token = nn.Parameter(torch.empty(1, 1, d))
         self.positions = nn.Parameter(torch.empty(1, n_patches + 1, d))
@@ -171,6 +173,9 @@ class ViT(ImageNet):
         if tuple(x.shape[2:]) != self.size:
             got = f"{x.shape[2]} x {x.shape[3]}"
             raise value("ViT", f"images must be {self.size[0]} x {self.size[1]}", got, "Resize or crop them.")
+        if any(self.margin):
+            rows, columns = self.margin
+            x = F.pad(x, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
         tokens = self.patches(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], 1) + self.positions  # eq. 1
         return self.norm(self.blocks(self.dropout(tokens)))
@@ -216,11 +221,12 @@ class ViT(ImageNet):
 
 def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
     """Return the sides of a patch, chosen or checked."""
-    common = gcd(*size)
     if patch_size is None:
         most = 16 if not is_small(size) else max(2, min(size) // GRID)
-        best = max(p for p in range(1, most + 1) if common % p == 0)
+        fit = range(max(min(2, *size), -(-most // 2)), most + 1)
+        best = min(fit, key=lambda p: (prod(n + -n % p for n in size), -p))
         return best, best
+    common = gcd(*size)
     patch = pair(patch_size)
     if any(n % p or p > n for n, p in zip(size, patch)):
         p = max(patch)
