@@ -203,7 +203,7 @@ def test_what_is_no_gpt2_is_refused(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     for change, words in (
         ({"model_type": "bert"}, "of type 'gpt2'; got 'bert'"),
-        ({"activation_function": "mish"}, "activation"),
+        ({"activation_function": "prelu"}, "no activation named .prelu."),
     ):
         (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(ValueError, match=words):

@@ -296,7 +296,7 @@ class LanguageModel:
     """Continues text.
 
     Hooks: ``_token_log_probs(X, stride)``, one array of log-probabilities per text, and
-    ``_generate(prompts, max_new_tokens, seed, temperature, top_k, top_p)``, a list of continued prompts.
+    ``_generate(prompts, max_new_tokens, seed, **how)``, a list of continued prompts.
     """
 
     role = "language-model"
@@ -326,6 +326,9 @@ class LanguageModel:
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        beam_size: int = 1,
+        length_penalty: float = 1.0,
     ) -> Any:
         """Continue prompts; with an integer ``random_state`` every call draws the same.
 
@@ -341,6 +344,13 @@ class LanguageModel:
             Draw only among the k most probable tokens.
         top_p : float, optional
             Draw only among the fewest most probable tokens that together have this probability.
+        repetition_penalty : float, default=1.0
+            Above 1, tokens that have occurred become less probable: positive logits are divided by it, negative ones
+            multiplied.
+        beam_size : int, default=1
+            Above 1, the most probable text is searched for with so many beginnings at a time, and nothing is drawn.
+        length_penalty : float, default=1.0
+            What power of their length divides the log-probabilities of the texts in such a search.
 
         Returns
         -------
@@ -362,7 +372,16 @@ class LanguageModel:
         listed = [prompts] if alone else list(prompts)
         if not listed:
             raise errors.value(name, "there must be at least one prompt", "an empty list")
+        for key, number in (("repetition_penalty", repetition_penalty), ("length_penalty", length_penalty)):
+            if not isinstance(number, Real) or not (number > 0 or key == "length_penalty"):
+                raise errors.value(name, f"{key} must be a positive number", repr(number))
+        check_count(self, "beam_size", beam_size)
+        if beam_size > 1 and (top_k, top_p, temperature) not in ((None, None, 0), (None, None, 1)):
+            got = f"temperature={temperature}, top_k={top_k}, top_p={top_p}"
+            raise errors.value(name, "beam search draws nothing", got, "Leave them out, or use beam_size=1.")
         how = {"temperature": float(temperature), "top_k": top_k, "top_p": top_p}
+        how |= {"repetition_penalty": float(repetition_penalty)}
+        how |= {"beam_size": beam_size, "length_penalty": float(length_penalty)}
         made = self._generate(listed, max_new_tokens, self._seed(), **how)  # type: ignore[attr-defined]
         return made[0] if alone else made
 

@@ -10,8 +10,17 @@ import torch
 from torch import Tensor
 
 from corollary.errors import value
+from corollary.nn.pretrained import read_json
 
-__all__ = ["BERT_DEFAULTS", "GPT2_DEFAULTS", "bert_weights", "dtype_of", "gpt2_weights", "tokenizer_of"]
+__all__ = [
+    "BERT_DEFAULTS",
+    "GPT2_DEFAULTS",
+    "bert_weights",
+    "dtype_of",
+    "end_tokens",
+    "gpt2_weights",
+    "tokenizer_of",
+]
 
 # What a configuration that does not say means.
 GPT2_DEFAULTS = {
@@ -65,6 +74,18 @@ def dtype_of(weights: Mapping[str, Tensor]) -> str:
     return str(next(iter(weights.values()), torch.empty(0)).dtype).removeprefix("torch.")
 
 
+def end_tokens(source: Any, config: Mapping[str, Any], size: int) -> list[int]:
+    """Return the tokens at which a checkpoint ends its texts: as its generation settings say, else its configuration."""
+    said = config.get("eos_token_id")
+    if hasattr(source, "state_dict"):
+        settings = getattr(source, "generation_config", None)
+        said = getattr(settings, "eos_token_id", None) if settings is not None else said
+    elif (Path(source) / "generation_config.json").is_file():
+        said = read_json(Path(source) / "generation_config.json", "GPT").get("eos_token_id", said)
+    listed = said if isinstance(said, list | tuple) else [] if said is None else [said]
+    return [int(token) for token in listed if 0 <= int(token) < size]
+
+
 # --- names of GPT-2 ----------------------------------------------------------------------------------------
 
 GPT2_TOP = {
@@ -86,6 +107,12 @@ GPT2_LAYER = {
 def gpt2_weights(weights: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor]:
     """Return GPT-2's weights by the names of our decoder; its linear maps are stored the other way round."""
     theirs = {name.removeprefix("transformer."): weight for name, weight in weights.items()}
+    heads = sorted({name.split(".")[0] for name in theirs} & {"score", "classifier", "qa_outputs"})
+    if heads:
+        do = "Save the model inside it: model.transformer.save_pretrained(directory)."
+        raise value(
+            "GPT", "the checkpoint must be a language model", f"a head named {', '.join(heads)!r}", do
+        )
     tops = GPT2_TOP if tied else {**GPT2_TOP, "lm_head.weight": "head.weight"}
     out = {ours: theirs[name] for name, ours in tops.items() if name in theirs}
     for name, weight in theirs.items():

@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.errors import value
+from corollary.nn.pretrained import ACTIVATIONS, known_activation
 
-__all__ = ["SIZES", "Cache", "Decoder", "filtered", "generate"]
+__all__ = ["SIZES", "Cache", "Decoder", "State", "filtered", "generate", "penalised", "seen_tokens"]
 
 # Published sizes of GPT-2.
 SIZES: dict[str, dict[str, int]] = {
@@ -36,12 +37,6 @@ SIZES: dict[str, dict[str, int]] = {
         ("124M", 768, 12, 12), ("355M", 1024, 24, 16), ("774M", 1280, 36, 20), ("1558M", 1600, 48, 25),
     )
 }  # fmt: skip
-ACTIVATIONS: dict[str, Any] = {
-    "gelu": lambda z: F.gelu(z),
-    "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
-    "relu": lambda z: F.relu(z),
-    "silu": lambda z: F.silu(z),
-}
 COMPILED_WIDTH = 512  # wider layers are better multiplied by torch's own kernels
 
 
@@ -80,7 +75,7 @@ class Block(nn.Module):
         self.expand = nn.Linear(dimension, inner)
         self.contract = nn.Linear(inner, dimension)
         self.drop = nn.Dropout(dropout)
-        self.activation = activation
+        self.activation = known_activation(activation, "Decoder")
 
     def forward(self, h: Tensor) -> Tensor:
         """Map (b, t, d) to (b, t, d)."""
@@ -118,8 +113,8 @@ class Decoder(nn.Module):
         Width of the inner layer; four times the dimension by default.
     dropout : float, default=0.0
         Dropout of embeddings, attention and residuals.
-    activation : {"gelu_tanh", "gelu", "relu", "silu"}, default="gelu_tanh"
-        Between the two layers.
+    activation : str, default="gelu_tanh"
+        Between the two layers: one of ``corollary.nn.pretrained.ACTIVATIONS``.
     epsilon : float, default=1e-5
         Of the layer norms.
     tied : bool, default=True
@@ -233,6 +228,23 @@ def filtered(
     return logits
 
 
+def penalised(scores: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """Return scores with those of tokens that were ``seen`` made less: divided by the penalty, or multiplied if negative.
+
+    >>> penalised(torch.tensor([[2.0, -2.0, 2.0]]), torch.tensor([[True, True, False]]), 2.0)
+    tensor([[ 1., -4.,  2.]])
+    """
+    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+
+
+def seen_tokens(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """Return which tokens each row holds, in the shape (b, n_tokens) of ``like``."""
+    seen = torch.zeros_like(like, dtype=torch.bool)
+    for row, tokens in zip(seen, rows):
+        row[torch.tensor(tokens, device=like.device)] = True
+    return seen
+
+
 def generate(
     module: Decoder,
     prompts: Sequence[Sequence[int]],
@@ -241,7 +253,8 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    end: int | None = None,
+    repetition_penalty: float = 1.0,
+    ends: frozenset[int] = frozenset(),
     generator: torch.Generator | None = None,
 ) -> list[list[int]]:
     """Continue prompts of any lengths together; return the new tokens of each, without the end token.
@@ -258,8 +271,10 @@ def generate(
         0 always takes the most probable token.
     top_k, top_p : int, float, optional
         See :func:`filtered`.
-    end : int, optional
-        The token that ends a row.
+    repetition_penalty : float, default=1.0
+        Above 1, tokens that a row holds already become less probable, see :func:`penalised`.
+    ends : set of int
+        The tokens that end a row.
     generator : torch.Generator, optional
         Where randomness comes from.
     """
@@ -267,16 +282,19 @@ def generate(
     begun = [len(row) for row in rows]
     alive = [True] * len(rows)
     with torch.inference_mode():
-        state = _State(module, rows, min(module.context, max(begun) + max_new_tokens))
+        state = State(module, rows, min(module.context, max(begun) + max_new_tokens))
         for left in reversed(range(max_new_tokens)):
-            chosen = _choose(state.logits, temperature, top_k, top_p, generator).tolist()
+            logits = state.logits
+            if repetition_penalty != 1.0:
+                logits = penalised(logits, seen_tokens(rows, logits), repetition_penalty)
+            chosen = _choose(logits, temperature, top_k, top_p, generator).tolist()
             for i, token in enumerate(chosen):
                 rows[i].append(token)  # rows that have ended go on, unseen, until the last one has
-                alive[i] = alive[i] and token != end
+                alive[i] = alive[i] and token not in ends
             if not any(alive) or not left:
                 break
             state.read(rows)
-    return [_until(row[n:], end) for row, n in zip(rows, begun)]
+    return [_until(row[n:], ends) for row, n in zip(rows, begun)]
 
 
 def _choose(logits: Tensor, temperature: float, top_k: Any, top_p: Any, generator: Any) -> Tensor:
@@ -286,11 +304,11 @@ def _choose(logits: Tensor, temperature: float, top_k: Any, top_p: Any, generato
     return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
 
-def _until(tokens: list[int], end: int | None) -> list[int]:
-    return tokens[: tokens.index(end)] if end in tokens else tokens
+def _until(tokens: list[int], ends: frozenset[int]) -> list[int]:
+    return tokens[: next((i for i, token in enumerate(tokens) if token in ends), len(tokens))]
 
 
-class _State:
+class State:
     """Where generation stands: a cache that holds all rows so far, and the logits of what comes next."""
 
     def __init__(self, module: Decoder, rows: list[list[int]], length: int) -> None:
@@ -322,6 +340,12 @@ class _State:
         else:
             self.logits = self.module.advance(tokens, self.places, self.cache)
         self.places = self.places + 1
+
+    def keep(self, which: Tensor) -> None:
+        """Go on from these rows, in this order; there are as many as before."""
+        for kept in (self.cache.keys, self.cache.values):  # in place: the compiled loop holds them too
+            kept.copy_(kept[:, which])
+        self.places = self.places[which]
 
     def _forget(self, full: Tensor, rows: list[list[int]]) -> None:
         """Begin full rows anew with the younger half of what they have seen; the last token is still to be read."""

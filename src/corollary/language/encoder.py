@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from corollary.engine.ragged import padding_mask
 from corollary.errors import value
+from corollary.nn.pretrained import ACTIVATIONS, known_activation
 
 __all__ = ["SIZES", "BertNetwork", "sentence_types", "visible"]
 
@@ -27,12 +28,6 @@ __all__ = ["SIZES", "BertNetwork", "sentence_types", "visible"]
 SIZES: dict[str, dict[str, int]] = {
     "base": {"n_tokens": 30522, "dimension": 768, "n_layers": 12, "n_heads": 12, "inner": 3072},
     "large": {"n_tokens": 30522, "dimension": 1024, "n_layers": 24, "n_heads": 16, "inner": 4096},
-}
-ACTIVATIONS: dict[str, Any] = {
-    "gelu": F.gelu,
-    "gelu_new": lambda z: F.gelu(z, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
 }
 
 
@@ -116,9 +111,7 @@ class BertNetwork(nn.Module):
         super().__init__()
         if dimension % n_heads:
             raise value("BERT", f"dimension must be a multiple of n_heads={n_heads}", dimension)
-        if activation not in ACTIVATIONS:
-            raise value("BERT", f"activation must be one of {sorted(ACTIVATIONS)}", repr(activation))
-        self.context, self.activation = context, activation
+        self.context, self.activation = context, known_activation(activation, "BERT")
         self.tokens = nn.Embedding(n_tokens, dimension)
         self.places = nn.Embedding(context, dimension)
         self.types = nn.Embedding(n_types, dimension)

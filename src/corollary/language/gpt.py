@@ -34,22 +34,20 @@ from corollary.engine.training import Training
 from corollary.errors import kind, value
 from corollary.gradient import GradientTrained
 from corollary.language import tokens as tokenizers
-from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, gpt2_weights, tokenizer_of
+from corollary.language.beams import beam_search
+from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, end_tokens, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
-from corollary.nn.pretrained import fill_pretrained, read_pretrained
+from corollary.nn.pretrained import fill_pretrained, known_activation, read_pretrained
 
 __all__ = ["GPT", "WindowBatches"]
 
 BATCH, LOGITS = 32, 2**25  # the most windows, and logits, scored at a time
 # What transformers calls the activations that we have.
-THEIR_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
+# The tanh form of the gelu is one function of many names; the compiled loop knows it by this one.
+SAME = dict.fromkeys(
+    ("gelu_accurate", "gelu_fast", "gelu_new", "gelu_python_tanh", "gelu_pytorch_tanh"), "gelu_tanh"
+)
+SAME["swish"] = "silu"
 
 
 class WindowBatches:
@@ -248,8 +246,9 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         check_is_fitted(self)
         seed = self.random_state if random_state is None else random_state
         model = clone(self).set_params(training=training, random_state=seed)
-        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_"):
-            setattr(model, name, getattr(self, name))
+        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_", "ends_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
         model.pretrained_ = dict(self.module_.state_dict())
         return model.fit(X)
 
@@ -324,8 +323,14 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
 
     def _generate(self, prompts: Sequence[Any], max_new_tokens: int, seed: int, **how: Any) -> list[Any]:
         rows = [self._prompt(prompt) for prompt in prompts]
-        generator = torch.Generator(self.module_.tokens.weight.device).manual_seed(seed)
-        made = generate(self.module_, rows, max_new_tokens, end=self._end(), generator=generator, **how)
+        beams, alpha = how.pop("beam_size", 1), how.pop("length_penalty", 1.0)
+        if beams > 1:
+            penalty = how.get("repetition_penalty", 1.0)
+            settings = {"beam_size": beams, "length_penalty": alpha, "repetition_penalty": penalty}
+            made = beam_search(self.module_, rows, max_new_tokens, ends=self._ends(), **settings)
+        else:
+            generator = torch.Generator(self.module_.tokens.weight.device).manual_seed(seed)
+            made = generate(self.module_, rows, max_new_tokens, ends=self._ends(), generator=generator, **how)
         return [
             prompt + self.tokenizer_.decode(new) if isinstance(prompt, str) else [*map(int, prompt), *new]
             for prompt, new in zip(prompts, made)
@@ -362,6 +367,11 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     def _end(self) -> int | None:
         return None if self.tokenizer_ is None else self.tokenizer_.end
 
+    def _ends(self) -> frozenset[int]:
+        """Return the tokens that end a text: those of the checkpoint, and the tokenizer's."""
+        own = () if self.tokenizer_ is None else (self.tokenizer_.end,)
+        return frozenset([*getattr(self, "ends_", ()), *own])
+
     def _sample(self, n: int, rng: np.random.Generator) -> list[str]:
         return self._generate([""] * n, self.context, int(rng.integers(2**31)), temperature=1.0)
 
@@ -378,14 +388,12 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             ``config.json`` and ``model.safetensors``, its shards, or ``pytorch_model.bin``; nothing is downloaded.
         tokenizer : path or tokenizer, optional
             A file, a directory, or a fast tokenizer of transformers; by default that of the directory, if it has one.
-            Without one, only ``module_`` and prompts of integers can be used.
+            Without one, only ``module_`` and prompts of integers can be used; the checkpoint's end token still ends
+            what is generated. A checkpoint with a head for classes or answers is refused; the second head of a
+            ``GPT2DoubleHeadsModel`` is left out.
         """
         config, weights = read_pretrained(source, "gpt2", "GPT", GPT2_DEFAULTS, add_cross_attention=False)
-        theirs = config["activation_function"]
-        if theirs not in THEIR_ACTIVATIONS:
-            raise value(
-                "GPT", f"activation_function must be one of {sorted(THEIR_ACTIVATIONS)}", repr(theirs)
-            )
+        theirs = known_activation(config["activation_function"], "GPT")
         model = cls(
             config["n_layer"],
             n_heads=config["n_head"],
@@ -399,11 +407,12 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         model.options_ = {
             "inner": config["n_inner"] or 4 * config["n_embd"],
             "dropout": model.dropout,
-            "activation": THEIR_ACTIVATIONS[theirs],
+            "activation": SAME.get(theirs, theirs),
             "epsilon": config["layer_norm_epsilon"],
             "tied": config["tie_word_embeddings"],
             "scales": _scales(config),
         }
+        model.ends_ = end_tokens(source, config, model.n_tokens_)
         found = gpt2_weights(weights, model.options_["tied"])
         model.dtype_ = dtype_of(found)
         with seeded(0):

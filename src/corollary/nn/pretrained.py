@@ -7,18 +7,74 @@ earlier versions, as ``pytorch_model.bin``, which is read without running any co
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corollary.errors import kind, value
+from corollary.errors import kind, unknown, value
 
-__all__ = ["fill_pretrained", "read_pretrained"]
+__all__ = ["ACTIVATIONS", "Activation", "fill_pretrained", "known_activation", "read_json", "read_pretrained"]
 
 NAMES = ("model.safetensors", "pytorch_model.bin")  # the first that is there counts
+
+
+def _gelu_tanh(z: Tensor) -> Tensor:
+    return F.gelu(z, approximate="tanh")
+
+
+# The activations by the names that configurations give them; those with weights of their own are left out.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_10": lambda z: F.gelu(z).clamp(-10, 10),
+    "gelu_python": F.gelu,
+    **dict.fromkeys(
+        ("gelu_accurate", "gelu_fast", "gelu_new", "gelu_python_tanh", "gelu_pytorch_tanh", "gelu_tanh"),
+        _gelu_tanh,
+    ),
+    "hardswish": F.hardswish,
+    "laplace": lambda z: 0.5 * (1 + torch.erf((z - 0.707107) / (0.282095 * math.sqrt(2)))),
+    "leaky_relu": F.leaky_relu,
+    "linear": lambda z: z,
+    "mish": F.mish,
+    "quick_gelu": lambda z: z * torch.sigmoid(1.702 * z),
+    "relu": F.relu,
+    "relu2": lambda z: F.relu(z).square(),
+    "relu6": F.relu6,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "sqrtsoftplus": lambda z: F.softplus(z).sqrt(),
+    "swish": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+def known_activation(name: Any, owner: str) -> str:
+    """Return the name of an activation, if it is one."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise unknown(owner, "activation", name, ACTIVATIONS)
+    return name
+
+
+class Activation(nn.Module):
+    """An activation as a layer, by the name that a configuration gives it."""
+
+    def __init__(self, name: str, owner: str = "Activation") -> None:
+        super().__init__()
+        self.name = known_activation(name, owner)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the activation of every entry."""
+        return ACTIVATIONS[self.name](z)
+
+    def extra_repr(self) -> str:
+        """Return the name."""
+        return self.name
 
 
 def read_pretrained(
@@ -86,17 +142,18 @@ def _directory(path: Path, owner: str) -> tuple[dict[str, Any], dict[str, Tensor
             must = f"{str(path)!r} must hold {name}, which its index lists"
             raise value(owner, must, ", ".join(found[:8]), "Copy the missing file beside the others.")
         weights.update(_load(path / name, owner))
-    return _json(path / "config.json", owner), weights
+    return read_json(path / "config.json", owner), weights
 
 
 def _files(path: Path, name: str, owner: str) -> list[str]:
     index = path / f"{name}.index.json"
     if not index.is_file():
         return [name]
-    return sorted(set(_json(index, owner).get("weight_map", {}).values()))
+    return sorted(set(read_json(index, owner).get("weight_map", {}).values()))
 
 
-def _json(path: Path, owner: str) -> dict[str, Any]:
+def read_json(path: Path, owner: str) -> dict[str, Any]:
+    """Return the object that a file holds."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
@@ -104,7 +161,6 @@ def _json(path: Path, owner: str) -> dict[str, Any]:
 
 
 def _load(path: Path, owner: str) -> dict[str, Tensor]:
-    import torch
     from safetensors.torch import load_file
 
     try:

@@ -7,26 +7,18 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from corollary.errors import unknown
+from corollary.nn.pretrained import Activation, known_activation
 
 __all__ = ["activation", "renamed"]
 
-ACTIVATIONS = {
-    "gelu": nn.GELU,
-    "gelu_new": lambda: nn.GELU("tanh"),
-    "gelu_pytorch_tanh": lambda: nn.GELU("tanh"),
-    "relu": nn.ReLU,
-    "silu": nn.SiLU,
-    "swish": nn.SiLU,
-    "tanh": nn.Tanh,
-}
-
 
 def activation(name: str) -> nn.Module:
-    """Return the activation that transformers calls by this name."""
-    if name not in ACTIVATIONS:
-        raise unknown("from_transformers", "activation", name, ACTIVATIONS)
-    return ACTIVATIONS[name]()
+    """Return the activation that transformers calls by this name, as torch's own layer where it has one."""
+    known_activation(name, "from_transformers")
+    return OWN[name]() if name in OWN else Activation(name)
+
+
+OWN = {"gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
 
 def renamed(weights: dict[str, Tensor], rules: Iterable[tuple[str, str]]) -> dict[str, Tensor]:
