@@ -46,8 +46,7 @@ class Toy(ExactDensity, GenerativeModel):
         return Gaussian(self.n_features_in_, self.n_classes_)
 
     def _learner(self, data):
-        self._scaling_kind = self.kind
-        x = self._scale(data.X.astype(np.float64))
+        x = self._scale(data.X.astype(np.float64), self.kind)
         label = None if data.y is None else as_tensor(data.y)
         return self._descend(self._objective, TensorBatches(x, label))
 

@@ -190,6 +190,7 @@ laplacian        | laplacian       | theory.graphs          | graph | | function
 equivariance     | equivariance    | theory.symmetry        | table | | function | Groups, averaging, and a test of symmetry for any module
 # generative
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
+flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
 # optimisation
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent

@@ -24,13 +24,14 @@ from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, P
 
 __all__ = ["ExactDensity", "GenerativeModel"]
 
+CHUNK = 4096  # samples that a network sees at a time outside training
+
 
 class GenerativeModel(Generator, GradientTrained):
     """Base of the generative models: what goes in and out, scaled and labelled."""
 
     input: ClassVar[str] = "table"
     also: ClassVar[tuple[str, ...]] = ("image",)
-    _scaling_kind: ClassVar[str] = "standard"
     _fitted = {
         "sample_shape_": List(Count(1)),
         "n_classes_": Count(),
@@ -101,15 +102,28 @@ class GenerativeModel(Generator, GradientTrained):
 
     # --- scaling -----------------------------------------------------------------------------------------
 
-    def _scale(self, X: np.ndarray, dequantise: bool = True) -> Tensor:
+    def _scale(self, X: np.ndarray, kind: str = "standard", dequantise: bool = True) -> Tensor:
         """Learn the scaling of the training data; return them as a tensor, still as given."""
         self.dtype_ = str(X.dtype)
-        self.scaling_ = Scaling.learn(X, self._scaling_kind, dequantise).plain()
+        self.scaling_ = Scaling.learn(X, kind, dequantise).plain()
         return as_tensor(X)
 
     @property
     def _scaling(self) -> Scaling:
         return Scaling(**self.scaling_)
+
+    def _mapped(self, X: np.ndarray, call: Any, y: Any = None, noise: Any = 0.5) -> np.ndarray:
+        """Return ``call(z, log_det, codes)`` for samples as given, scaled and in chunks, as an array."""
+        codes, parts = self._codes(y, len(X)), []
+        like = next(self.module_.parameters())
+        u = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
+        with torch.inference_mode():
+            for begin in range(0, len(X), CHUNK):
+                rows = slice(begin, begin + CHUNK)
+                x = as_tensor(X[rows]).to(device=like.device, dtype=like.dtype)
+                label = None if codes is None else codes[rows].to(like.device)
+                parts.append(call(*self._scaling.forward(x, u), label).cpu())
+        return torch.cat(parts).numpy()
 
     # --- what comes out ----------------------------------------------------------------------------------
 
@@ -169,18 +183,11 @@ class ExactDensity:
         return self._scaling.bits(found, self.n_features_in_)  # type: ignore[attr-defined]
 
     def _log_prob(self, X: np.ndarray, y: Any = None, noise: Any = 0.5) -> np.ndarray:
-        codes = self._codes(y, len(X))  # type: ignore[attr-defined]
-        scaling, parts = self._scaling, []  # type: ignore[attr-defined]
-        like = next(self.module_.parameters())  # type: ignore[attr-defined]
-        u = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
-        with torch.inference_mode():
-            for begin in range(0, len(X), 4096):
-                rows = slice(begin, begin + 4096)
-                x = as_tensor(X[rows]).to(device=like.device, dtype=like.dtype)
-                z, log_det = scaling.forward(x, u)
-                label = None if codes is None else codes[rows].to(like.device)
-                parts.append((self._log_density(z, label) + log_det).cpu())  # type: ignore[attr-defined]
-        return torch.cat(parts).numpy()
+        def density(z: Tensor, log_det: Tensor, codes: Tensor | None) -> Tensor:
+            found: Tensor = self._log_density(z, codes) + log_det  # type: ignore[attr-defined]
+            return found
+
+        return self._mapped(X, density, y, noise)  # type: ignore[attr-defined, no-any-return]
 
 
 def _are_images(X: Any) -> bool:

@@ -99,14 +99,16 @@ class Scaling(NamedTuple):
             z = y.logit()
         return z, slopes.flatten(1).sum(1)
 
-    def backward(self, z: Tensor) -> Tensor:
-        """Return the data that z stands for; on the grid where there is one."""
+    def backward(self, z: Tensor, on_grid: bool = True) -> Tensor:
+        """Return the data that z stands for; on the grid where there is one, unless that is not wanted."""
         step, low, shift, scale = self.tensors(z)
         if self.kind == "logit":
             z = (z.sigmoid() - MARGIN) / (1 - 2 * MARGIN)
         x = z * scale + shift
-        on_grid = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
-        return torch.where(step > 0, on_grid, x)
+        if not on_grid:
+            return x
+        rounded = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
+        return torch.where(step > 0, rounded, x)
 
     def bits(self, log_prob: np.ndarray, d: int) -> np.ndarray:
         """Return eq. 2: bits per dimension from the log-density of samples with d numbers each."""
