@@ -77,13 +77,22 @@ class GradientTrained(Estimator):
     def _total(self, learner: Any) -> int | None:
         return int(learner.training.epochs)
 
-    def _descend(self, objective: Any, batches: Any, *, gradient: Any = None, validation: Any = None) -> Any:
+    def _descend(
+        self,
+        objective: Any,
+        batches: Any,
+        *,
+        gradient: Any = None,
+        validation: Any = None,
+        rule: str | None = None,
+    ) -> Any:
         """Return the gradient learner over batches, with a validation part if stopping asks for one.
 
-        ``validation`` are batches that the data bring for that.
+        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring.
         """
         from corollary.engine.batches import TensorBatches
-        from corollary.engine.sgd import CHUNK, GradientLearner, evaluate, seeded
+        from corollary.engine.random import seeded
+        from corollary.engine.sgd import CHUNK, GradientLearner, evaluate
 
         plan, seed, run = self._plan(), self._seed(), current()
         with seeded(seed):
@@ -109,6 +118,7 @@ class GradientTrained(Estimator):
             owner=type(self).__name__,
             validate=validate,
             gradient=gradient,
+            rule=rule,
         )
 
     def _adopt(self, learner: Any) -> None:

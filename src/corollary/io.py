@@ -28,7 +28,10 @@ __all__ = ["SCHEMA", "decode", "encode", "load", "read", "save", "write"]
 SCHEMA = 1  # raised when an older version could no longer read the file
 KEY = "corollary"
 # Public classes outside the catalog that may stand in a file.
-HELPERS = {"Training": "corollary.engine.training"}
+HELPERS = {
+    "Training": "corollary.engine.training",
+    **dict.fromkeys(("Curriculum", "L1", "NormBall"), "corollary.engine.regularisers"),
+}
 # What `load` was given beside the file: classes that are not in the catalog, and parameters that no file can hold.
 _given: ContextVar[tuple[dict[str, type], dict[str, Any]]] = ContextVar("corollary_given", default=({}, {}))
 
@@ -129,7 +132,8 @@ def _encode_tensor(value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _describe(estimator: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    params = estimator.get_params(deep=False)
+    plain = getattr(estimator, "_plain_params", None)
+    params = estimator.get_params(deep=False) if plain is None else plain()
     parts = estimator._given_parts() if hasattr(estimator, "_given_parts") else {}
     fitted = estimator._saved_attributes() if hasattr(estimator, "_saved_attributes") else {}
     if fitted:

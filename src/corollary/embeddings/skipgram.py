@@ -128,7 +128,8 @@ def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:
     from torch import nn
 
     from corollary.engine.batches import Batch, TensorBatches
-    from corollary.engine.sgd import GradientLearner, seeded
+    from corollary.engine.random import seeded
+    from corollary.engine.sgd import GradientLearner
     from corollary.engine.training import Training
 
     V = N.shape[0]

@@ -92,10 +92,11 @@ class TensorBatches:
     def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[Batch]:
         """Yield slices of one permuted copy, or gathered rows if a copy would be too large."""
         source: TensorBatches = self
+        n = self.n if order is None else len(order)
         if order is not None and self.bytes <= COPY_LIMIT:
             source, order = self.take(order), None
         inputs, target, weight = source.inputs, source.target, source.weight
-        for begin in range(start * batch_size, self.n, batch_size):
+        for begin in range(start * batch_size, n, batch_size):
             rows: Any = slice(begin, begin + batch_size)
             if order is not None:
                 rows = order[rows].to(inputs[0].device)
@@ -103,7 +104,7 @@ class TensorBatches:
                 tuple(t[rows] for t in inputs),
                 None if target is None else target[rows],
                 None if weight is None else weight[rows],
-                min(batch_size, self.n - begin),
+                min(batch_size, n - begin),
             )
 
 

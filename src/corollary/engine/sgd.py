@@ -1,14 +1,15 @@
 """The gradient learner: any module, any objective, one epoch a step.
 
-Data stay tensors, batches are slices of one permuted copy, the parameters live in one
-flat vector so that an update is one fused kernel, and losses are summed in float64.
+Data stay tensors, batches are slices of one permuted copy, the parameters of each player live in one flat vector so that an
+update is one fused kernel, and losses are summed in float64. What an update is made of is said by a rule
+(:mod:`corollary.engine.rules`), what is changed on the way by regularisers (:mod:`corollary.engine.regularisers`).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,28 +22,19 @@ from corollary.engine.batches import Batch, Batches, epoch_order
 from corollary.engine.learner import Metrics, State, freeze
 from corollary.engine.loop import pause_wanted
 from corollary.engine.objective import Objective
+from corollary.engine.player import Player
+from corollary.engine.random import Stream, generator, seeded
+from corollary.engine.regularisers import HOOKS, regularisers
+from corollary.engine.rules import Plain, rule_for
 from corollary.engine.run import Run
 from corollary.engine.training import Training
 from corollary.errors import Diverged
-from corollary.errors import value as value_error
 
-__all__ = ["GradientLearner", "evaluate", "seeded"]
+__all__ = ["GradientLearner", "evaluate"]
 
 CHUNK = 4096  # rows evaluated at a time where no gradient is needed
-ELEMENTWISE = {"Adagrad", "Adam", "AdamW", "RMSprop", "SGD"}  # these may see the parameters as one vector
-
-
-@contextmanager
-def seeded(seed: int | Tensor) -> Iterator[None]:
-    """Draw from torch's global generator from a given state on, and leave it as it was."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        if isinstance(seed, Tensor):
-            torch.set_rng_state(seed)
-        else:  # torch.manual_seed would also keep a stack trace for every kind of device that is not there
-            torch.default_generator.manual_seed(seed)
-            if torch.cuda.is_available():
-                torch.cuda.manual_seed_all(seed)
-        yield
+RATES = (1e-6, 1e1)  # between which a learning rate is looked for
+TRIALS = 100  # updates that the search may take
 
 
 class GradientLearner:
@@ -52,9 +44,9 @@ class GradientLearner:
     ----------
     module : nn.Module
         What is trained, in place.
-    objective : Supervised or callable
-        ``objective(module, batch)`` returns the mean loss over the batch, or that and a
-        dict of further metrics to average.
+    objective : Supervised or callable, or sequence of Player
+        ``objective(module, batch)`` returns the mean loss over the batch, or that and a dict of further metrics to
+        average. Several players have an objective each.
     batches : Batches
         The training data.
     training : Training
@@ -71,12 +63,14 @@ class GradientLearner:
     gradient : callable, optional
         ``gradient(module, batch)`` writes the gradients itself and returns the loss, where
         an explicit backward pass beats automatic differentiation.
+    rule : str, optional
+        How gradients become an update, one of ``corollary.engine.rules.RULES``.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        objective: Objective,
+        objective: Objective | Sequence[Player],
         batches: Batches,
         training: Training,
         run: Run,
@@ -85,12 +79,12 @@ class GradientLearner:
         owner: str,
         validate: Callable[[nn.Module], Metrics] | None = None,
         gradient: Callable[..., Tensor] | None = None,
+        rule: str | None = None,
     ) -> None:
         self.dtype = _float_type(module)
         self.module = module.to(run.device)
         if run.precision is not None and run.precision.endswith("mixed"):
             self.module.float()  # the weights that half precision is mixed with are of single precision
-        self.objective = objective
         self.batches = batches
         self.training = training
         self.run = run
@@ -99,15 +93,50 @@ class GradientLearner:
         self.validate = validate
         self.epoch = self.batch = self.updates = 0
         self.sums: dict[str, float] = {}
-        self.count = 0
-        self.optimizer, self.flat = self._optimizer()
-        self.gradient = gradient if self.flat and run.fabric is None else None
-        self.average = self._averaged()
-        self.wrapped: Any = self.module
-        if run.fabric is not None:
-            self.wrapped, self.optimizer = run.fabric.setup(self.module, self.optimizer)
-        with seeded(seed):
-            self.rng = torch.get_rng_state()
+        self.counts: dict[str, int] = {}
+        self.order: Tensor | None = None
+        given = [Player(objective, gradient=gradient)] if callable(objective) else list(objective)
+        self.stream, self.generator = Stream(seed, run.device), generator(seed, run.device)
+        wanted = training.learning_rate
+        if wanted == "auto":
+            self.training = training = training.overridden(learning_rate=RATES[0])
+        self.players = [player.bind(self.module, training, run, owner) for player in given]
+        self.rule = rule_for(rule, training, len(given), owner)
+        self.regularisers = [copy.copy(part) for part in regularisers(training)]
+        for part in self.regularisers:
+            if hasattr(part, "attach"):
+                part.attach(self)
+        self.hooks = {hook: [part for part in self.regularisers if hasattr(part, hook)] for hook in HOOKS}
+        self.orders = [part for part in self.regularisers if hasattr(part, "order")]
+        self.wrapped = self._wrapped()
+        explicit = type(self.rule) is Plain and not self.hooks["on_batch"] and not self.hooks["on_loss"]
+        if not (explicit and self.players[0].flat and run.fabric is None):
+            for player in self.players:
+                player.gradient = None
+        if wanted == "auto":
+            self._use_rate(find_rate(self))
+
+    def _use_rate(self, rate: float) -> None:
+        self.training.learning_rate = rate
+        for player in self.players:
+            player.training.learning_rate = player.overrides.get("learning_rate", rate)
+            player.set_rate(1.0)
+
+    def _wrapped(self) -> Any:
+        """Return the module as it is called: compiled, and shared between processes."""
+        wrapped: Any = self.module
+        if self.training.compile:
+            backend = "inductor" if self.training.compile is True else self.training.compile
+            wrapped = torch.compile(wrapped, backend=backend)
+        if self.run.fabric is not None and len(self.players) == 1:
+            (player,) = self.players
+            wrapped, player.optimizer = self.run.fabric.setup(wrapped, player.optimizer)
+        return wrapped
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimiser of the first player, for callbacks."""
+        return self.players[0].optimizer
 
     # --- the protocol ------------------------------------------------------------------------------------
 
@@ -119,42 +148,77 @@ class GradientLearner:
     def step(self) -> Metrics | None:
         """Run one epoch, or the rest of one; ``None`` if the engine asked for a pause."""
         batch_size = self.training.batch_size
-        order = epoch_order(self.seed, self.epoch, len(self.batches)) if self.training.shuffle else None
         self.module.train()
-        with seeded(self.rng):
+        with self.stream.open():
+            if self.batch == 0:
+                self._begin()
+            shuffled = self.training.shuffle or self.orders
+            order = self._order() if shuffled else None
             for batch in self.batches.epoch(order, batch_size, self.batch):
                 self._update(batch)
                 self.batch += 1
-                if pause_wanted() and self.batch < self.batches.count(batch_size):
-                    self.rng = torch.get_rng_state()
+                if pause_wanted() and self.batch < self._count():
                     return None
-            self.rng = torch.get_rng_state()
-        metrics = {name: total / self.count for name, total in self.sums.items()}
-        self.epoch, self.batch, self.sums, self.count = self.epoch + 1, 0, {}, 0
+        metrics = {name: total / self.counts[name] for name, total in self.sums.items()}
+        self.epoch, self.batch, self.sums, self.counts, self.order = self.epoch + 1, 0, {}, {}, None
         if self.validate is not None:
             metrics.update(self._validated())
         return metrics
 
+    def _begin(self) -> None:
+        """Prepare an epoch: what the rule needs, and the samples that a curriculum chooses."""
+        if self.orders:
+            order = torch.arange(len(self.batches))
+            if self.training.shuffle:
+                order = epoch_order(self.seed, self.epoch, len(self.batches))
+            for part in self.orders:
+                order = part.order(self, order)
+            self.order = order
+        self.rule.begin(self)
+
+    def _order(self) -> Tensor:
+        if self.order is not None:
+            return self.order
+        return epoch_order(self.seed, self.epoch, len(self.batches))
+
+    def _count(self) -> int:
+        """Return the number of batches in this epoch."""
+        if self.order is not None:
+            return -(-len(self.order) // self.training.batch_size)
+        return self.batches.count(self.training.batch_size)
+
     def state(self) -> State:
-        """Return weights, optimiser, averages, position and random state."""
+        """Return weights, optimisers, averages, position and random states."""
         return {
             "module": freeze(dict(self.module.state_dict())),
-            "optimizer": freeze(self.optimizer.state_dict()),
-            "average": None if self.average is None else freeze(dict(self.average.state_dict())),
+            "players": [player.state() for player in self.players],
+            "rule": self.rule.state(),
+            "regularisers": [part.state() if hasattr(part, "state") else None for part in self.regularisers],
             "position": (self.epoch, self.batch, self.updates),
             "sums": dict(self.sums),
-            "count": self.count,
-            "rng": self.rng.clone(),
+            "counts": dict(self.counts),
+            "order": freeze(self.order),
+            "rng": self.stream.now(),
+            "generator": self.generator.get_state(),
         }
 
     def restore(self, state: State) -> None:
         """Go back to a snapshot."""
         self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(freeze(state["optimizer"]))
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
+        for player, kept in zip(self.players, state["players"]):
+            player.restore(kept)
+        self.rule.restore(state["rule"])
+        for part, kept in zip(self.regularisers, state["regularisers"]):
+            if kept is not None:
+                part.restore(kept)
         self.epoch, self.batch, self.updates = state["position"]
-        self.sums, self.count, self.rng = dict(state["sums"]), state["count"], state["rng"].clone()
+        self.sums, self.counts, self.order = (
+            dict(state["sums"]),
+            dict(state["counts"]),
+            freeze(state["order"]),
+        )
+        self.stream.go(state["rng"])
+        self.generator.set_state(state["generator"])
 
     def result(self) -> nn.Module:
         """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""
@@ -163,48 +227,81 @@ class GradientLearner:
             return module
         return module.double() if self.dtype is torch.float64 else module.float()
 
-    # --- one update --------------------------------------------------------------------------------------
+    # --- one update: what a rule asks for ----------------------------------------------------------------
 
     def _update(self, batch: Batch) -> None:
-        scale, batch = self._share(batch)
+        self.scale, batch = self._share(batch)
         self._set_rate()
-        self._zero_grad()
-        if self.gradient is not None:
-            loss, metrics = self.gradient(self.module, batch), dict[str, Tensor]()
-        else:
-            out = self._objective(batch)
-            loss, metrics = out if isinstance(out, tuple) else (out, {})
-            if self.run.fabric is not None:
-                self.run.fabric.backward(loss * scale)
-            else:
-                loss.backward()  # type: ignore[no-untyped-call]
-        self._record({"loss": loss, **metrics}, batch.size, scale)
-        if self.training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._vectors(), self.training.clip_norm)
-        self.optimizer.step()
+        for part in self.hooks["on_batch"]:
+            batch = part.on_batch(batch, self.wrapped, self.generator)
+        self.rule.update(self, batch)
         self.updates += 1
-        if self.average is not None:
-            self.average.update_parameters(self.module)
 
-    def _objective(self, batch: Batch) -> Any:
+    def loss(self, player: Player, batch: Batch) -> tuple[Tensor, Mapping[str, Any]]:
+        """Return a player's loss on a batch, with what regularisers add, and its metrics."""
         if self.run.precision is None:
-            return self.objective(self.wrapped, batch)
-        with _kernels(self.module, self.run):
-            return self.objective(self.wrapped, typed(self.module, batch))
+            out = player.objective(self.wrapped, batch)
+        else:
+            with _kernels(self.module, self.run):
+                out = player.objective(self.wrapped, typed(self.module, batch))
+        loss, metrics = out if isinstance(out, tuple) else (out, {})
+        for part in self.hooks["on_loss"]:
+            loss = part.on_loss(loss, self.wrapped, batch)
+        return loss, metrics
 
-    def _record(self, metrics: dict[str, Any], size: int, scale: float) -> None:
+    def differentiate(self, player: Player, batch: Batch) -> dict[str, Any]:
+        """Write the gradients of a player's loss into its parameters; return the loss and the metrics."""
+        if player.gradient is not None:
+            return {"loss": player.gradient(self.module, batch)}
+        player.zero_grad()
+        with self.stream:
+            loss, metrics = self.loss(player, batch)
+        only = {} if len(self.players) == 1 else {"inputs": player.trained}
+        if self.run.fabric is not None:
+            self.run.fabric.backward(loss * self.scale, **only)
+        else:
+            loss.backward(**only)  # type: ignore[no-untyped-call]
+        if len(self.players) > 1 and self.run.world > 1:
+            for vector in player.gradients():
+                torch.distributed.all_reduce(vector)
+                vector /= self.run.world
+        return {"loss": loss.detach(), **metrics}
+
+    def change_gradient(self, player: Player) -> None:
+        """Let regularisers change the gradients."""
+        for part in self.hooks["on_gradient"]:
+            part.on_gradient(player.vectors())
+
+    def advance(self, player: Player) -> None:
+        """Move a player by its gradients."""
+        if self.hooks["on_gradient"]:
+            self.change_gradient(player)
+        player.optimizer.step()
+        self.moved(player)
+
+    def moved(self, player: Player) -> None:
+        """Let regularisers change the weights, and update the average."""
+        for part in self.hooks["after_step"]:
+            part.after_step(player.vectors())
+        if player.average is not None:
+            player.average.update_parameters(player.module)
+
+    def record(self, metrics: Mapping[str, Any], batch: Batch, player: Player | None = None) -> None:
+        """Add metrics to the sums of the epoch; those of one of several players carry its name."""
+        prefix = f"{player.part}_" if player is not None and player.part else ""
         for name, value in metrics.items():
             number = value.item() if isinstance(value, Tensor) else float(value)
             if self.run.world > 1:
-                number = float(self.run.sum(np.array(number * scale))) / self.run.world
+                number = float(self.run.sum(np.array(number * self.scale))) / self.run.world
             if not math.isfinite(number):
                 raise Diverged(
-                    f"{self.owner}: {name} became {number} at step {self.updates + 1} of epoch {self.epoch + 1} "
-                    f"(learning_rate={self.training.learning_rate:g}). Lower learning_rate, set clip_norm, or "
-                    "scale the data; the last finite state is kept."
+                    f"{self.owner}: {prefix}{name} became {number} at step {self.updates + 1} of epoch "
+                    f"{self.epoch + 1} (learning_rate={self.training.learning_rate:g}). Lower learning_rate, set "
+                    "clip_norm, or scale the data; the last finite state is kept."
                 )
-            self.sums[name] = self.sums.get(name, 0.0) + number * size
-        self.count += size
+            name = prefix + name
+            self.sums[name] = self.sums.get(name, 0.0) + number * batch.size
+            self.counts[name] = self.counts.get(name, 0) + batch.size
 
     def _share(self, batch: Batch) -> tuple[float, Batch]:
         """Return this process's part of a batch, and the weight that makes the mean over processes the mean."""
@@ -229,71 +326,66 @@ class GradientLearner:
         if training.schedule == "constant" and not training.warmup:
             return
         total = training.epochs * self.batches.count(training.batch_size)
-        rate = training.learning_rate * optim.schedule(
-            training.schedule, self.updates, total, training.warmup
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-
-    # --- parameters as vectors ---------------------------------------------------------------------------
-
-    def _optimizer(self) -> tuple[Any, bool]:
-        """Make the optimiser over the parameters: matrices decay, biases and gains do not."""
-        training = self.training
-        trained = [p for p in self.module.parameters() if p.requires_grad]
-        if training.weight_decay:
-            groups = [[p for p in trained if p.ndim >= 2], [p for p in trained if p.ndim < 2]]
-        else:
-            groups = [trained, []]
-        kind = optim.NAMES[training.optimizer][0]
-        if kind == "Muon" and any(p.ndim != 2 for p in trained):
-            raise value_error(
-                self.owner, "muon takes matrices only", "biases or kernels", "Use optimizer='adam'."
-            )
-        uniform = len({(p.dtype, p.device) for p in trained}) == 1
-        mixed = self.run.precision is None or self.run.precision.endswith(
-            "mixed"
-        )  # else Fabric changes the type
-        flat = kind in ELEMENTWISE and uniform and mixed
-        decays = (training.weight_decay, 0.0)
-        options: list[dict[str, Any]] = [
-            {"params": [_flatten(group)] if flat else group, "weight_decay": decay}
-            for group, decay in zip(groups, decays)
-            if group
-        ]
-        return optim.create(training.optimizer, options, lr=training.learning_rate), flat
-
-    def _vectors(self) -> list[Tensor]:
-        return [p for group in self.optimizer.param_groups for p in group["params"]]
-
-    def _zero_grad(self) -> None:
-        if not self.flat:
-            self.optimizer.zero_grad(set_to_none=True)
-        elif self.gradient is None:
-            for vector in self._vectors():
-                vector.grad.zero_()  # type: ignore[union-attr]
+        factor = optim.schedule(training.schedule, self.updates, total, training.warmup)
+        for player in self.players:
+            player.set_rate(factor)
 
     # --- averages and validation -------------------------------------------------------------------------
 
-    def _averaged(self) -> Any:
-        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-
-        kind = self.training.average
-        if kind is None:
-            return None
-        rule = None if kind == "polyak" else get_ema_multi_avg_fn(float(kind))  # type: ignore[no-untyped-call]
-        return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
-
     def _validated(self) -> Metrics:
         module = self._chosen().eval()
-        with torch.no_grad(), seeded(self.seed):
+        with torch.no_grad(), seeded(self.seed, self.run.device):
             metrics = self.validate(module) if self.validate is not None else {}
         module.train()
         return metrics
 
     def _chosen(self) -> nn.Module:
-        """Return the module that is the result: the averaged one if there is one."""
-        return self.average.module if self.average is not None and self.updates else self.module
+        """Return the module that is the result: with the averaged weights where there are some."""
+        averaged = [player for player in self.players if player.average is not None]
+        if not averaged or not self.updates:
+            return self.module
+        if averaged[0].part == "":
+            return averaged[0].average.module  # type: ignore[no-any-return]
+        module = copy.deepcopy(self.module)
+        for player in averaged:
+            module.get_submodule(player.part).load_state_dict(player.average.module.state_dict())
+        return module
+
+
+def find_rate(learner: GradientLearner) -> float:
+    """Return the learning rate at which the loss falls fastest while the rate grows; the learner is left as it was.
+
+    The loss is smoothed over updates, and the search ends where it has grown to four times its least.
+    """
+    before, low, high = learner.state(), *RATES
+    rates = np.geomspace(low, high, TRIALS)
+    losses: list[float] = []
+    smooth = 0.0
+    with learner.stream.open():
+        learner.module.train()
+        while len(losses) < TRIALS:
+            order = epoch_order(learner.seed, len(losses), len(learner.batches))
+            learner.rule.begin(learner)
+            for batch in learner.batches.epoch(order, learner.training.batch_size, 0):
+                learner._use_rate(float(rates[len(losses)]))
+                learner.sums, learner.counts = {}, {}
+                try:
+                    learner._update(batch)
+                except Diverged:
+                    break
+                loss = next(iter(learner.sums.values())) / next(iter(learner.counts.values()))
+                smooth = 0.9 * smooth + 0.1 * loss
+                losses.append(smooth / (1 - 0.9 ** (len(losses) + 1)))
+                if losses[-1] > 4 * abs(min(losses)) or len(losses) == TRIALS:
+                    break
+            else:
+                continue
+            break
+    learner.restore(before)
+    if len(losses) < 3:
+        return low
+    slopes = np.gradient(np.array(losses[: 1 + int(np.argmin(losses))] or losses))
+    return float(rates[int(np.argmin(slopes))]) if len(slopes) > 1 else low
 
 
 def _float_type(module: nn.Module) -> torch.dtype | None:
@@ -327,36 +419,16 @@ def _kernels(module: nn.Module, run: Run) -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _flatten(params: Sequence[nn.Parameter]) -> nn.Parameter:
-    """Move parameters and their gradients into one vector each; the parameters become views of it."""
-    total = sum(p.numel() for p in params)
-    vector = nn.Parameter(torch.empty(total, dtype=params[0].dtype, device=params[0].device))
-    vector.grad = torch.zeros_like(vector)
-    offset = 0
-    with torch.no_grad():
-        for p in params:
-            where = (p.shape, p.stride(), offset)
-            if not _dense(p):
-                where = (p.shape, torch.empty(p.shape).stride(), offset)
-            view = vector.data.as_strided(*where)
-            view.copy_(p)
-            p.data = view
-            p.grad = vector.grad.as_strided(*where)
-            offset += p.numel()
-    return vector
-
-
-def _dense(p: Tensor) -> bool:
-    """Whether the memory of ``p`` is gap-free, in whatever order of its axes."""
-    return p.is_contiguous() or (p.ndim == 4 and p.is_contiguous(memory_format=torch.channels_last))
-
-
-def evaluate(objective: Objective, module: nn.Module, batches: Batches, batch_size: int = CHUNK) -> Metrics:
+def evaluate(
+    objective: Objective | Sequence[Player], module: nn.Module, batches: Batches, batch_size: int = CHUNK
+) -> Metrics:
     """Return the mean objective over all samples, batch by batch, as ``validation_`` metrics."""
+    sides = [("", objective)] if callable(objective) else [(f"{p.part}_", p.objective) for p in objective]
     sums: dict[str, float] = {}
     for batch in batches.epoch(None, batch_size, 0):
-        out = objective(module, typed(module, batch))
-        loss, metrics = out if isinstance(out, tuple) else (out, {})
-        for name, value in {"loss": loss, **metrics}.items():
-            sums[name] = sums.get(name, 0.0) + value.item() * batch.size
+        for prefix, side in sides:
+            out = side(module, typed(module, batch))
+            loss, metrics = out if isinstance(out, tuple) else (out, {})
+            for name, value in {"loss": loss, **metrics}.items():
+                sums[prefix + name] = sums.get(prefix + name, 0.0) + value.item() * batch.size
     return {f"validation_{name}": total / len(batches) for name, total in sums.items()}

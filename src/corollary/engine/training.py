@@ -1,4 +1,4 @@
-"""How to descend: optimiser, rate, schedule, batches, epochs, penalties, stopping.
+"""How to descend: optimiser, rate, schedule, batches, epochs, regularisers, stopping.
 
 One object shared by every estimator that is trained by gradients; where it runs is
 :class:`~corollary.engine.run.Run`. A field left at ``None`` takes the estimator's own default.
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from corollary import errors
 from corollary.engine.loop import EarlyStopping
-from corollary.optim import NAMES
+from corollary.optim import NAMES, RULE_OPTIONS, RULES
 from corollary.optim.schedule import SCHEDULES
 
 __all__ = ["Training"]
@@ -26,12 +26,35 @@ DEFAULTS: dict[str, Any] = {
     "batch_size": 128,
     "epochs": 30,
     "weight_decay": 0.0,
+    "optimizer_options": None,
     "clip_norm": None,
+    "l1": None,
+    "norm_ball": None,
+    "label_smoothing": None,
+    "input_noise": None,
+    "target_noise": None,
+    "weight_noise": None,
+    "gradient_noise": None,
+    "mixup": None,
+    "augment": None,
+    "curriculum": None,
+    "spectral": None,
+    "adversary": None,
+    "regularisers": None,
     "average": None,
     "early_stopping": False,
     "validation_fraction": 0.1,
     "patience": 10,
     "shuffle": True,
+    "warm_start": False,
+    "compile": False,
+}
+WHOLE = 2**31 - 1  # a batch size that no data set exceeds
+# What an optimiser asks for where the user does not say otherwise.
+OF_OPTIMIZER: dict[str, dict[str, Any]] = {
+    "gd": {"batch_size": WHOLE},
+    "lbfgs": {"batch_size": WHOLE, "learning_rate": 1.0},
+    "newton": {"batch_size": WHOLE, "learning_rate": 1.0},
 }
 
 
@@ -43,9 +66,14 @@ class Training(BaseEstimator):  # type: ignore[misc]
     epochs : int, optional
         Passes over the data. More fit the training data better, and take longer.
     optimizer : str, optional
-        One of ``corollary.optim.NAMES``; "adam" unless the estimator says otherwise.
-    learning_rate : float, optional
-        Step size. Too small is slow, too large diverges.
+        One of ``corollary.optim.NAMES``, "adam" unless the estimator says otherwise; or one that looks at the data more
+        than once: "svrg", "sam" (sharpness-aware), "newton", "lbfgs". "gd", "newton" and "lbfgs" see all the data in each update.
+    optimizer_options : dict, optional
+        Further options of the optimiser: ``{"momentum": 0.9}``, ``{"betas": (0.9, 0.99)}``; for "sam" the radius ``rho``
+        and the ``base`` optimiser, for "newton" ``damping``, ``max_iter`` and ``tol`` of the conjugate gradients.
+    learning_rate : float or "auto", optional
+        Step size. Too small is slow, too large diverges. "auto" tries growing rates for a hundred updates and takes the
+        one at which the loss falls fastest. "newton" and "lbfgs" take 1 unless told otherwise.
     schedule : {"constant", "step", "1/t", "1/sqrt", "cosine", "linear"}, optional
         How the step size falls over the updates.
     warmup : int, optional
@@ -58,6 +86,28 @@ class Training(BaseEstimator):  # type: ignore[misc]
         ``weight_decay`` times the matrix to its gradient: the penalty ``weight_decay / 2 * sum of squares``.
     clip_norm : float, optional
         Largest norm of a gradient; a longer one is shortened to it.
+    l1 : float, optional
+        Penalty on the absolute sum of the weight matrices, by soft-thresholding after each step: more weights become
+        exactly zero.
+    norm_ball : float or NormBall, optional
+        Largest norm of the weight matrices, together, or of each layer or unit: ``NormBall(3.0, per="layer")``.
+    label_smoothing : float, optional
+        Share of each class target that is spread over all classes.
+    input_noise, target_noise, weight_noise, gradient_noise : float, optional
+        Standard deviation of normal noise on real inputs, targets, weights (while the gradient is taken) and gradients;
+        class targets are exchanged for random ones with this probability.
+    mixup : float, optional
+        Mix pairs of samples and their targets with shares from Beta(mixup, mixup).
+    augment : dict or callable, optional
+        Other views of images: options of :func:`corollary.data.augment.augment`, or ``transform(images, generator=rng)``.
+    curriculum : array-like, "loss", "self-paced" or Curriculum, optional
+        Begin with easy samples, by a score per sample or by the model's own loss.
+    spectral : float, optional
+        Penalty on half the squared largest singular value of every layer.
+    adversary : object, optional
+        Changes batches for the worse, as an attack with ``on_batch`` does.
+    regularisers : sequence of objects, optional
+        One's own, with any of the hooks of :mod:`corollary.engine.regularisers`.
     average : float or "polyak", optional
         Keep a running average of the weights and use it in the end: a decay such as
         0.999 for an exponential one, "polyak" for the plain mean.
@@ -70,76 +120,174 @@ class Training(BaseEstimator):  # type: ignore[misc]
         Epochs without improvement before stopping.
     shuffle : bool, optional
         Whether each epoch visits the samples in a new order.
+    warm_start : bool, optional
+        Whether a further ``fit`` begins with the weights of the last one, if they have the same shapes.
+    compile : bool or str, optional
+        Whether to compile the module with ``torch.compile``; a string names the backend.
     """
 
     # Each may be None until `resolved` has set it, so the types are left open.
     epochs: Any
     optimizer: Any
+    optimizer_options: Any
     learning_rate: Any
     schedule: Any
     warmup: Any
     batch_size: Any
     weight_decay: Any
     clip_norm: Any
+    l1: Any
+    norm_ball: Any
+    label_smoothing: Any
+    input_noise: Any
+    target_noise: Any
+    weight_noise: Any
+    gradient_noise: Any
+    mixup: Any
+    augment: Any
+    curriculum: Any
+    spectral: Any
+    adversary: Any
+    regularisers: Any
     average: Any
     early_stopping: Any
     validation_fraction: Any
     patience: Any
     shuffle: Any
+    warm_start: Any
+    compile: Any
 
     def __init__(
         self,
         epochs: int | None = None,
         *,
         optimizer: str | None = None,
-        learning_rate: float | None = None,
+        optimizer_options: dict[str, Any] | None = None,
+        learning_rate: float | str | None = None,
         schedule: str | None = None,
         warmup: int | None = None,
         batch_size: int | None = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
+        l1: float | None = None,
+        norm_ball: Any = None,
+        label_smoothing: float | None = None,
+        input_noise: float | None = None,
+        target_noise: float | None = None,
+        weight_noise: float | None = None,
+        gradient_noise: float | None = None,
+        mixup: float | None = None,
+        augment: Any = None,
+        curriculum: Any = None,
+        spectral: float | None = None,
+        adversary: Any = None,
+        regularisers: Any = None,
         average: float | str | None = None,
         early_stopping: bool | None = None,
         validation_fraction: float | None = None,
         patience: int | None = None,
         shuffle: bool | None = None,
+        warm_start: bool | None = None,
+        compile: bool | str | None = None,
+        **unknown: Any,
     ) -> None:
+        for name in unknown:
+            raise errors.unknown("Training", "field", name, DEFAULTS)
         self.epochs = epochs
         self.optimizer = optimizer
+        self.optimizer_options = optimizer_options
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.warmup = warmup
         self.batch_size = batch_size
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
+        self.l1 = l1
+        self.norm_ball = norm_ball
+        self.label_smoothing = label_smoothing
+        self.input_noise = input_noise
+        self.target_noise = target_noise
+        self.weight_noise = weight_noise
+        self.gradient_noise = gradient_noise
+        self.mixup = mixup
+        self.augment = augment
+        self.curriculum = curriculum
+        self.spectral = spectral
+        self.adversary = adversary
+        self.regularisers = regularisers
         self.average = average
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.shuffle = shuffle
+        self.warm_start = warm_start
+        self.compile = compile
 
     def resolved(self, **defaults: Any) -> Training:
         """Return a copy with every field set and checked."""
-        given = {key: value for key, value in self.get_params().items() if value is not None}
-        full = Training(**{**DEFAULTS, **defaults, **given})
+        given = {key: value for key, value in self.get_params(deep=False).items() if value is not None}
+        optimizer = given.get("optimizer", defaults.get("optimizer", DEFAULTS["optimizer"]))
+        wanted = OF_OPTIMIZER.get(optimizer, {}) if isinstance(optimizer, str) else {}
+        full = Training(**{**DEFAULTS, **defaults, **wanted, **given})
         full._check()
+        if optimizer == "gd" and "batch_size" in given:
+            do = "Use optimizer='sgd' for batches."
+            raise errors.value(
+                "Training", "optimizer='gd' sees all the data", f"batch_size={given['batch_size']}", do
+            )
         return full
+
+    def overridden(self, **fields: Any) -> Training:
+        """Return a copy of a resolved training with other values in some fields."""
+        return Training(**{**self.get_params(deep=False), **fields}).resolved()
+
+    # --- what the players ask ----------------------------------------------------------------------------
+
+    @property
+    def decays_in_optimizer(self) -> bool:
+        """Whether the optimiser itself takes weight decay; otherwise it is added to the loss."""
+        return self.optimizer not in ("lbfgs", "newton")
+
+    @property
+    def splits_matrices(self) -> bool:
+        """Whether matrices and biases are treated differently after or in a step."""
+        return bool(self.weight_decay or self.l1 or self.norm_ball)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options for torch's optimiser."""
+        given = {**RULE_OPTIONS.get(self.optimizer, {}), **(self.optimizer_options or {})}
+        own = set(RULE_OPTIONS.get(self.optimizer, {})) - {"base"}
+        return {key: value for key, value in given.items() if key not in own}
+
+    def _plain_params(self) -> dict[str, Any]:
+        """Return what a file can hold: everything but other people's objects, which only a further fit would need."""
+        from corollary.engine import regularisers as ours
+
+        def plain(value: Any) -> bool:
+            hooked = any(hasattr(value, hook) for hook in ours.HOOKS) or callable(value)
+            return not hooked or type(value).__module__ == ours.__name__
+
+        params = self.get_params(deep=False)
+        kept = {key: value if plain(value) else None for key, value in params.items()}
+        kept["regularisers"] = None if self.regularisers is None else tuple(filter(plain, self.regularisers))
+        return kept
 
     def stopping(self) -> EarlyStopping | None:
         """Return the stopping rule, if one is asked for."""
         return EarlyStopping("validation_loss", patience=self.patience or 1) if self.early_stopping else None
 
     def _check(self) -> None:
-        if self.optimizer not in NAMES:
-            raise errors.unknown("Training", "optimizer", str(self.optimizer), NAMES)
+        if self.optimizer not in NAMES and self.optimizer not in RULES:
+            raise errors.unknown("Training", "optimizer", str(self.optimizer), [*NAMES, *RULES])
         if self.schedule not in SCHEDULES:
             raise errors.unknown("Training", "schedule", str(self.schedule), SCHEDULES)
         for name, low in (("epochs", 1), ("batch_size", 1), ("warmup", 0), ("patience", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise errors.value("Training", f"{name} must be an integer of at least {low}", repr(value))
-        if not self.learning_rate or self.learning_rate <= 0:
-            raise errors.value("Training", "learning_rate must be positive", repr(self.learning_rate))
+        rate = self.learning_rate
+        if rate != "auto" and (isinstance(rate, str) or not rate or rate <= 0):
+            raise errors.value("Training", "learning_rate must be positive", repr(rate), "Or use 'auto'.")
         if not 0 < (self.validation_fraction or 0) < 1:
             raise errors.value(
                 "Training", "validation_fraction must lie in (0, 1)", repr(self.validation_fraction)

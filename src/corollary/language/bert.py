@@ -18,7 +18,7 @@ from torch import Tensor
 from corollary.base import Data, Transformer, as_tensor
 from corollary.data.kinds import check_texts
 from corollary.engine.ragged import Ragged, RaggedBatches
-from corollary.engine.sgd import seeded
+from corollary.engine.random import seeded
 from corollary.errors import unknown, value
 from corollary.language.bert_answerer import BERTAnswerer
 from corollary.language.bert_base import BaseBERT

@@ -17,8 +17,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from corollary.engine.ragged import Ragged
+from corollary.engine.random import seeded
 from corollary.engine.run import current
-from corollary.engine.sgd import seeded
 from corollary.errors import value
 from corollary.language.bert_base import BaseBERT
 from corollary.language.checkpoints import bert_weights, dtype_of

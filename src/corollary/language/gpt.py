@@ -28,8 +28,8 @@ from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, LanguageModel
 from corollary.engine.batches import Batch
+from corollary.engine.random import seeded
 from corollary.engine.run import current
-from corollary.engine.sgd import seeded
 from corollary.engine.training import Training
 from corollary.errors import kind, value
 from corollary.gradient import GradientTrained

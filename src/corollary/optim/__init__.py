@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from corollary.errors import unknown
 from corollary.optim.schedule import schedule
 
-__all__ = ["NAMES", "create", "schedule"]
+__all__ = ["NAMES", "RULES", "create", "schedule"]
 
 # The name used in the field -> torch's class and what it fixes.
 NAMES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -25,6 +26,17 @@ NAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "rmsprop": ("RMSprop", {}),
     "sgd": ("SGD", {}),
 }
+# Updates that look at the data more than once: torch's optimiser that moves, and what the rule itself takes.
+RULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "lbfgs": ("LBFGS", {"line_search_fn": "strong_wolfe"}),
+    "newton": ("SGD", {}),
+    "sam": ("Adam", {}),
+    "svrg": ("SGD", {}),
+}
+RULE_OPTIONS: dict[str, dict[str, Any]] = {
+    "newton": {"damping": 1e-3, "max_iter": 50, "tol": 1e-6},
+    "sam": {"rho": 0.05, "base": "adam"},
+}
 FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}
 
 
@@ -35,12 +47,19 @@ def create(name: str, params: Iterable[Any] | None = None, **options: Any) -> An
     >>> type(create("heavy-ball", [torch.nn.Parameter(torch.zeros(2))], lr=0.1)).__name__
     'SGD'
     """
-    if name not in NAMES:
-        raise unknown("optim.create", "optimiser", name, NAMES)
+    if name not in NAMES and name not in RULES:
+        raise unknown("optim.create", "optimiser", name, [*NAMES, *RULES])
     import torch
 
-    kind, fixed = NAMES[name]
+    kind, fixed = NAMES[name] if name in NAMES else RULES[name]
     if kind in FUSED:
         fixed = {"fused": True, **fixed}
-    make = partial(getattr(torch.optim, kind), **{**fixed, **options})
+    cls = getattr(torch.optim, kind)
+    known = [
+        option for option in inspect.signature(cls.__init__).parameters if option not in ("self", "params")
+    ]
+    for option in options:
+        if option not in known:
+            raise unknown(f"optimizer {name!r}", "option", option, known)
+    make = partial(cls, **{**fixed, **options})
     return make if params is None else make(params)

@@ -1,0 +1,184 @@
+"""A player: parameters, what they minimise, and the optimiser that moves them.
+
+A model that is simply trained has one; the two nets of a generative adversarial network are two, each with an objective of
+its own over the module that holds both. The parameters of a player lie in one flat vector where the optimiser allows it, so
+that an update is one fused kernel, and a rule can save, move and restore them cheaply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from corollary import errors, optim
+from corollary.engine.learner import State, freeze
+from corollary.engine.objective import Objective
+from corollary.engine.run import Run
+from corollary.engine.training import Training
+
+__all__ = ["Player"]
+
+ELEMENTWISE = {
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "LBFGS",
+    "RMSprop",
+    "SGD",
+}  # these may see the parameters as one vector
+
+
+class Player:
+    """One side of a training.
+
+    Parameters
+    ----------
+    objective : Supervised or callable
+        ``objective(module, batch)`` returns the mean loss over the batch, or that and further metrics. The module is the
+        whole one, with every player's part in it.
+    part : str, default=""
+        The submodule whose parameters this player moves, by name; "" is all of them.
+    steps : int, default=1
+        How often it moves for each time the slowest player does, under the alternating rule.
+    gradient : callable, optional
+        ``gradient(module, batch)`` writes the gradients itself and returns the loss.
+    **training
+        Fields of :class:`~corollary.Training` that are this player's own, such as ``learning_rate``.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        part: str = "",
+        *,
+        steps: int = 1,
+        gradient: Callable[..., Tensor] | None = None,
+        **training: Any,
+    ) -> None:
+        self.objective = objective
+        self.part = part
+        self.steps = steps
+        self.gradient = gradient
+        self.overrides = training
+
+    def bind(self, module: nn.Module, training: Training, run: Run, owner: str) -> Player:
+        """Find the parameters and make the optimiser."""
+        self.owner = owner
+        self.training = training.overridden(**self.overrides) if self.overrides else training
+        self.module = module.get_submodule(self.part)
+        self.trained = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.trained:
+            raise errors.value(owner, f"{self.part or 'the module'} must have parameters to train", "none")
+        mixed = run.precision is None or run.precision.endswith("mixed")  # else Fabric changes the type
+        self.optimizer, self.flat = self._optimizer(mixed)
+        self.average = self._averaged()
+        return self
+
+    # --- parameters as vectors ---------------------------------------------------------------------------
+
+    def _optimizer(self, same_type: bool) -> tuple[Any, bool]:
+        """Make the optimiser over the parameters: matrices decay, biases and gains do not."""
+        training = self.training
+        apart = training.splits_matrices and training.optimizer != "lbfgs"
+        self.matrices = [p for p in self.trained if p.ndim >= 2]
+        groups = [self.trained, []]
+        if apart and self.matrices:
+            groups = [self.matrices, [p for p in self.trained if p.ndim < 2]]
+        options = training.options()
+        base = options.pop("base", None) or training.optimizer
+        kind = (optim.NAMES.get(base) or optim.RULES[base])[0]
+        if kind == "Muon" and any(p.ndim != 2 for p in self.trained):
+            do = "Use optimizer='adam'."
+            raise errors.value(self.owner, "muon takes matrices only", "biases or kernels", do)
+        uniform = len({(p.dtype, p.device) for p in self.trained}) == 1
+        flat = kind in ELEMENTWISE and uniform and same_type
+        vectors = [[_flatten(group)] if flat else group for group in groups if group]
+        decays = (training.weight_decay if training.decays_in_optimizer else 0.0, 0.0)
+        grouped: list[Any] = [
+            {"params": vector, "weight_decay": decay} for vector, decay in zip(vectors, decays)
+        ]
+        if kind == "LBFGS":
+            grouped = [p for vector in vectors for p in vector]
+        self.decayed = vectors[0] if flat and apart else self.matrices
+        made = optim.create(base, grouped, lr=training.learning_rate, **options)
+        return made, flat
+
+    def vectors(self) -> list[Tensor]:
+        """Return what the optimiser moves: one or two flat vectors, or the parameters."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def zero_grad(self) -> None:
+        """Set the gradients to zero; an explicit backward pass overwrites them anyway."""
+        if not self.flat:
+            self.optimizer.zero_grad(set_to_none=True)
+        else:
+            for vector in self.vectors():
+                vector.grad.zero_()  # type: ignore[union-attr]
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients of the vectors, zeros where a parameter has none."""
+        return [torch.zeros_like(v) if v.grad is None else v.grad for v in self.vectors()]
+
+    def copies(self) -> list[Tensor]:
+        """Return copies of the vectors."""
+        return [v.detach().clone() for v in self.vectors()]
+
+    @torch.no_grad()
+    def put(self, values: Sequence[Tensor]) -> None:
+        """Set the vectors to values."""
+        for vector, value in zip(self.vectors(), values):
+            vector.copy_(value)
+
+    def set_rate(self, factor: float) -> None:
+        """Set the step size to ``factor`` times the learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.training.learning_rate * factor
+
+    # --- state -------------------------------------------------------------------------------------------
+
+    def _averaged(self) -> Any:
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+        kind = self.training.average
+        if kind is None:
+            return None
+        rule = None if kind == "polyak" else get_ema_multi_avg_fn(float(kind))  # type: ignore[no-untyped-call]
+        return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
+
+    def state(self) -> State:
+        """Return the optimiser's state and the average; the weights are the module's."""
+        average = None if self.average is None else freeze(dict(self.average.state_dict()))
+        return {"optimizer": freeze(self.optimizer.state_dict()), "average": average}
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot."""
+        self.optimizer.load_state_dict(freeze(state["optimizer"]))
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+
+
+def _flatten(params: Sequence[nn.Parameter]) -> nn.Parameter:
+    """Move parameters and their gradients into one vector each; the parameters become views of it."""
+    total = sum(p.numel() for p in params)
+    vector = nn.Parameter(torch.empty(total, dtype=params[0].dtype, device=params[0].device))
+    vector.grad = torch.zeros_like(vector)
+    offset = 0
+    with torch.no_grad():
+        for p in params:
+            where = (p.shape, p.stride(), offset)
+            if not _dense(p):
+                where = (p.shape, torch.empty(p.shape).stride(), offset)
+            view = vector.data.as_strided(*where)
+            view.copy_(p)
+            p.data = view
+            p.grad = vector.grad.as_strided(*where)
+            offset += p.numel()
+    return vector
+
+
+def _dense(p: Tensor) -> bool:
+    """Whether the memory of ``p`` is gap-free, in whatever order of its axes."""
+    return p.is_contiguous() or (p.ndim == 4 and p.is_contiguous(memory_format=torch.channels_last))

@@ -1,0 +1,86 @@
+r"""What an update is made of, as functions of vectors: shared by the engine and by optimisers of one's own.
+
+With gradient :math:`g`, Hessian :math:`H` and step size :math:`\eta`: the damped Newton direction solves
+
+.. math:: (H + \lambda I)\, p = g \tag{1}
+
+by conjugate gradients, which need products :math:`Hv` only. Variance-reduced stochastic gradients (SVRG) correct the
+gradient of a batch by that at an anchor, whose full gradient is known,
+
+.. math:: g_B(w) - g_B(\tilde w) + \nabla f(\tilde w). \tag{2}
+
+A sharpness-aware step takes the gradient at the worst point of a ball, :math:`w + \rho\, g / \lVert g \rVert` (3). The
+proximal map of :math:`t \lVert w \rVert_1` is the soft threshold :math:`\mathrm{sign}(w) \max(|w| - t, 0)` (4), and that of
+the indicator of a ball the projection :math:`w \min(1, r / \lVert w \rVert)` (5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["ascent", "conjugate_gradient", "norm", "project", "soft_threshold", "variance_reduced"]
+
+
+def norm(vectors: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of several tensors taken as one vector."""
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(v) for v in vectors]))
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, *, max_iter: int = 50, tol: float = 1e-6
+) -> Tensor:
+    """Return an approximate solution of eq. 1, where ``product(v)`` is the damped matrix times v.
+
+    Stops when the residual is ``tol`` times that of zero, or where the curvature is not positive: what was found until
+    then descends, and if it is nothing, ``b`` itself does.
+
+    >>> conjugate_gradient(lambda v: torch.tensor([2.0, 4.0]) * v, torch.tensor([2.0, 4.0]))
+    tensor([1., 1.])
+    """
+    x, r = torch.zeros_like(b), b.clone()
+    p, rr = r.clone(), r @ r
+    target = tol * tol * rr
+    for i in range(max_iter):
+        if rr <= target:
+            break
+        Ap = product(p)
+        curvature = p @ Ap
+        if curvature <= 0:
+            return b.clone() if i == 0 else x
+        alpha = rr / curvature
+        x += alpha * p
+        r -= alpha * Ap
+        rr, old = r @ r, rr
+        p = r + (rr / old) * p
+    return x
+
+
+def variance_reduced(gradient: Tensor, at_anchor: Tensor, full: Tensor) -> Tensor:
+    """Return eq. 2."""
+    return gradient - at_anchor + full
+
+
+def ascent(gradients: Sequence[Tensor], rho: float) -> list[Tensor]:
+    """Return the perturbation of eq. 3, shaped as the gradients."""
+    scale = rho / norm(gradients).clamp_min(torch.finfo(gradients[0].dtype).tiny)
+    return [scale * g for g in gradients]
+
+
+def soft_threshold(w: Tensor, t: float) -> Tensor:
+    """Return eq. 4.
+
+    >>> soft_threshold(torch.tensor([-2.0, 0.5, 3.0]), 1.0)
+    tensor([-1., 0., 2.])
+    """
+    return w.sign() * (w.abs() - t).clamp_min(0)
+
+
+def project(vectors: Sequence[Tensor], radius: float) -> None:
+    """Shrink several tensors, in place, so that together they lie in the ball of eq. 5."""
+    length = norm(vectors)
+    if length > radius:
+        for v in vectors:
+            v.mul_(radius / length)
