@@ -1,5 +1,9 @@
 """Skip-gram: the loss and its steps, the full softmax, gensim's files, edges."""
 
+import bz2
+import gzip
+import lzma
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -9,6 +13,7 @@ from corollary.embeddings import KeyedVectors, SkipGram, read_word2vec, window_c
 from corollary.embeddings import corpus as C
 from corollary.embeddings import skipgram_kernels as K
 from corollary.embeddings.skipgram import keep_probabilities
+from corollary.errors import CorollaryWarning
 
 TOPICS = (["sun", "warm", "sea", "sand"], ["snow", "cold", "ice", "frost"])
 
@@ -227,6 +232,47 @@ def test_files_without_a_first_line_are_read(model, tmp_path):
     np.testing.assert_allclose(back.vectors_, model.vectors_, rtol=1e-6)
 
 
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("pack", [lambda data: data, gzip.compress, bz2.compress, lzma.compress])
+def test_strangers_files_are_read_as_gensim_reads_them(binary, pack, tmp_path):
+    gensim = pytest.importorskip("gensim.models")
+    words, vectors = (
+        [b"sun", b"s\xffn", b"sun", b"caf\xc3\xa9", b"s\xffn"],
+        np.arange(10, dtype="<f4").reshape(5, 2) / 8,
+    )
+    rows = [row.tobytes() if binary else " ".join(map(str, row)).encode() for row in vectors]
+    data = b"5 2\n" + b"".join(word + b" " + row + b"\n" for word, row in zip(words, rows))
+    path = tmp_path / "words"
+    path.write_bytes(pack(data))
+    with pytest.warns(
+        CorollaryWarning, match="2 words of .*words' occur again, such as 'sun'; the first vector"
+    ):
+        ours = read_word2vec(path, binary=binary)
+    (tmp_path / "plain").write_bytes(data)
+    theirs = gensim.KeyedVectors.load_word2vec_format(
+        tmp_path / "plain", binary=binary, unicode_errors="replace"
+    )
+    known = [word for word in theirs.index_to_key if word is not None]  # it leaves holes
+    assert ours.words_ == known == ["sun", "s\ufffdn", "caf\u00e9"]
+    np.testing.assert_array_equal(ours.vectors_, theirs.vectors[: len(known)])
+    with pytest.warns(CorollaryWarning, match="occur again"):
+        assert read_word2vec(path, binary=binary, unicode_errors="ignore").words_ == [
+            "sun",
+            "sn",
+            "caf\u00e9",
+        ]
+    with pytest.raises(ValueError, match="must be UTF-8; got .*Use unicode_errors="):
+        read_word2vec(path, binary=binary, unicode_errors="strict")
+    with pytest.raises(KeyError, match="^KeyedVectors: no word named 'son'. Closest: 'sun', "):
+        ours["son"]
+
+
+def test_a_compressed_file_that_was_cut_short(tmp_path):
+    (tmp_path / "words.gz").write_bytes(gzip.compress(b"1 1\nsun 1.0\n")[:-9])
+    with pytest.raises(ValueError, match="must be a whole file; got .* Copy it again"):
+        read_word2vec(tmp_path / "words.gz")
+
+
 def test_saved_models_know_their_words(model, tmp_path):
     model.most_similar("sun")
     loaded = load(model.save(tmp_path / "words.safetensors"))
@@ -247,8 +293,11 @@ def test_complaints(model, tmp_path):
         SkipGram().fit([["a"], [["b"]]])
     with pytest.raises(TypeError, match="got int at 1"):
         SkipGram().fit([["a"], 7])
-    with pytest.raises(ValueError, match="SkipGram: no word named 'snoww'. Closest: 'snow'"):
-        model.most_similar("snoww")
+    for ask in (model.most_similar, model.__getitem__):
+        with pytest.raises(
+            KeyError, match=r"^SkipGram: no word named 'snoww'. Closest: 'snow', .* Lower min_count"
+        ):
+            ask("snoww")
     with pytest.raises(ValueError, match="most_similar needs at least one word; got none"):
         model.most_similar([])
     with pytest.raises(ValueError, match="n must be an integer of at least 1; got 0"):

@@ -14,10 +14,12 @@ from difflib import get_close_matches
 __all__ = [
     "CorollaryWarning",
     "Diverged",
+    "NoSuchKey",
     "Refused",
     "closest",
     "kind",
     "missing",
+    "no_key",
     "unknown",
     "value",
     "wording",
@@ -34,6 +36,14 @@ class Refused(ValueError):
 
 class Diverged(FloatingPointError):
     """The objective became NaN or infinite; the last finite state is kept."""
+
+
+class NoSuchKey(KeyError):
+    """A key that is not there; unlike a bare KeyError it reads as a sentence."""
+
+    def __str__(self) -> str:
+        """Return the sentence, without quotes around it."""
+        return str(self.args[0])
 
 
 def wording(owner: str, must: str, got: object, do: str = "") -> str:
@@ -64,6 +74,11 @@ def unknown(owner: str, what: str, name: str, choices: Iterable[str], do: str = 
     """Return the error for a name that does not exist, with the closest ones that do."""
     text = f"{owner}: no {what} named {name!r}. Closest: {closest(name, choices)}."
     return ValueError(f"{text} {do}" if do else text)
+
+
+def no_key(owner: str, what: str, name: str, choices: Iterable[str], do: str = "") -> NoSuchKey:
+    """Return the same for what is looked up in square brackets, as a KeyError."""
+    return NoSuchKey(str(unknown(owner, what, name, choices, do)))
 
 
 def missing(owner: str, package: str, extra: str) -> ImportError:

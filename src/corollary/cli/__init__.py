@@ -10,10 +10,11 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; a mistake of the user's ends with a plain message and exit code 2."""
     from corollary.cli.app import app
+    from corollary.errors import NoSuchKey
 
     try:
         app()
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+    except (ValueError, TypeError, FileNotFoundError, ImportError, NoSuchKey) as error:
         from corollary.cli.console import complain
 
         complain(error)

@@ -9,7 +9,11 @@ unit vectors, the three words themselves left out.
 
 from __future__ import annotations
 
+import lzma
+import warnings
+import zlib
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,9 +74,8 @@ class WordVectors(Transformer):
     def _number(self, word: str) -> int:
         index = self._index
         if word not in index:
-            raise errors.unknown(
-                type(self).__name__, "word", word, self.words_, "Lower min_count to keep rarer words."
-            )
+            do = "Lower min_count to keep rarer words." if hasattr(self, "min_count") else ""
+            raise errors.no_key(type(self).__name__, "word", word, self.words_, do)
         return index[word]
 
     def __contains__(self, word: str) -> bool:
@@ -288,10 +291,11 @@ class KeyedVectors(WordVectors):
             )
 
 
-def read_word2vec(path: str | Path, *, binary: bool = False) -> KeyedVectors:
+def read_word2vec(path: str | Path, *, binary: bool = False, unicode_errors: str = "replace") -> KeyedVectors:
     """Read vectors in word2vec's format, as its own program, gensim or :meth:`save_word2vec` write them, or GloVe's.
 
-    A text file without the first line that counts words and dimensions, as GloVe's program writes it, is read too.
+    A text file without the first line that counts words and dimensions, as GloVe's program writes it, is read too, and
+    so are files compressed by gzip, bzip2 or xz. Of a word that occurs twice the first vector counts, with a warning.
 
     Parameters
     ----------
@@ -299,8 +303,10 @@ def read_word2vec(path: str | Path, *, binary: bool = False) -> KeyedVectors:
         The file.
     binary : bool, default=False
         Whether numbers are raw float32.
+    unicode_errors : {"replace", "ignore", "strict", "backslashreplace"}, default="replace"
+        What becomes of bytes in a word that are no UTF-8, as in ``bytes.decode``.
     """
-    data = Path(path).read_bytes()
+    data = _unpacked(Path(path).read_bytes(), path)
     head, _, body = data.partition(b"\n")
     try:
         n, dimension = map(int, head.split())
@@ -311,16 +317,50 @@ def read_word2vec(path: str | Path, *, binary: bool = False) -> KeyedVectors:
                 "the file must begin with the number of words and the dimension, or with a word and numbers"
             )
             raise errors.value("read_word2vec", must, repr(head[:40]), f"Is binary={not binary}?") from error
-    words, vectors = (_read_binary if binary else _read_text)(body, n, dimension)
+    raw, vectors = (_read_binary if binary else _read_text)(body, n, dimension)
+    words = _decoded(raw, unicode_errors, path)
     if len(words) != n or len(vectors) != n:
         must = f"the file must hold {n} words of dimension {dimension}, as its first line says"
         raise errors.value(
             "read_word2vec", must, f"{len(words)}", f"Was it cut short, or is binary={not binary}?"
         )
+    first = {word: i for i, word in reversed([*enumerate(words)])}
+    if len(first) < len(words):
+        again = next(word for i, word in enumerate(words) if first[word] != i)
+        text = (
+            f"read_word2vec: {len(words) - len(first)} words of {str(path)!r} occur again, such as {again!r}"
+        )
+        warnings.warn(f"{text}; the first vector of each counts.", errors.CorollaryWarning, stacklevel=2)
+        rows = sorted(first.values())
+        words, vectors = [words[i] for i in rows], vectors[rows]
     return KeyedVectors(words, vectors)
 
 
-def _read_text(body: bytes, n: int, dimension: int) -> tuple[list[str], np.ndarray]:
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
+
+
+def _unpacked(data: bytes, path: Any) -> bytes:
+    """Return what a file holds, whatever it was compressed by."""
+    name = next((name for start, name in PACKED.items() if data.startswith(start)), None)
+    if name is None:
+        return data
+    try:
+        return bytes(import_module(name).decompress(data))
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise errors.value(
+            "read_word2vec", f"{str(path)!r} must be a whole file", error, "Copy it again."
+        ) from error
+
+
+def _decoded(raw: list[bytes], how: str, path: Any) -> list[str]:
+    try:
+        return [word.decode("utf-8", how) for word in raw]
+    except UnicodeDecodeError as error:
+        do = 'Use unicode_errors="replace" or "ignore".'
+        raise errors.value("read_word2vec", f"the words of {str(path)!r} must be UTF-8", error, do) from error
+
+
+def _read_text(body: bytes, n: int, dimension: int) -> tuple[list[bytes], np.ndarray]:
     words, rows = [], np.empty((n, dimension), np.float32)
     for line in body.split(b"\n")[:n]:
         parts = line.rstrip().split(b" ")
@@ -328,17 +368,17 @@ def _read_text(body: bytes, n: int, dimension: int) -> tuple[list[str], np.ndarr
             rows[len(words)] = [float(part) for part in parts[-dimension:]]
         except ValueError:
             break
-        words.append(b" ".join(parts[:-dimension]).decode("utf-8", "replace"))
+        words.append(b" ".join(parts[:-dimension]))
     return words, rows[: len(words)]
 
 
-def _read_binary(body: bytes, n: int, dimension: int) -> tuple[list[str], np.ndarray]:
+def _read_binary(body: bytes, n: int, dimension: int) -> tuple[list[bytes], np.ndarray]:
     words, rows, at, size = [], np.empty((n, dimension), np.float32), 0, 4 * dimension
     while len(words) < n:
         space = body.find(b" ", at)
         if space < 0 or space + 1 + size > len(body):
             break
         rows[len(words)] = np.frombuffer(body, "<f4", dimension, space + 1)
-        words.append(body[at:space].lstrip(b"\n").decode("utf-8", "replace"))
+        words.append(body[at:space].lstrip(b"\n"))
         at = space + 1 + size
     return words, rows[: len(words)]
