@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "Anything",
     "Array",
     "Choice",
     "Count",
@@ -49,6 +50,7 @@ __all__ = [
     "Text",
     "check",
     "declared",
+    "like",
     "not_finite",
 ]
 
@@ -318,6 +320,22 @@ class Sparse:
 
 
 @dataclass(frozen=True)
+class Anything:
+    """Numbers, strings, arrays and tensors, in lists, tuples and dicts; for what is checked where it is used."""
+
+    def check(self, value: Any, what: str, scope: Scope) -> None:
+        """Raise if there is anything else in it."""
+        if isinstance(value, Mapping):
+            for key, part in value.items():
+                self.check(part, f"{what}[{key!r}]", scope)
+        elif isinstance(value, list | tuple):
+            for i, part in enumerate(value):
+                self.check(part, f"{what}[{i}]", scope)
+        elif _as_array(value) is None and not isinstance(value, Plain().kinds + (np.generic,)):
+            raise _fail(what, "numbers, strings or arrays", _named(value))
+
+
+@dataclass(frozen=True)
 class Like:
     """An array, number, or nest of those, of the same types and shapes as an example."""
 
@@ -333,7 +351,8 @@ def like(example: Any, value: Any, what: str) -> None:
     array = _as_array(example)
     if array is not None:
         other = _as_array(value)
-        if other is None or (other.dtype, other.shape) != (array.dtype, array.shape):
+        same = isinstance(value, np.ndarray) == isinstance(example, np.ndarray)
+        if other is None or not same or (other.dtype, other.shape) != (array.dtype, array.shape):
             raise _fail(what, f"like {_named(example)}", _named(value))
     elif isinstance(example, Mapping):
         if not isinstance(value, Mapping) or value.keys() != example.keys():

@@ -24,6 +24,7 @@ from corollary import errors, linalg
 from corollary.base import Data
 from corollary.completion.lowrank import BaseSpectral, Known, Triplets, leading
 from corollary.engine.learner import Iteration, Metrics
+from corollary.shapes import Array
 
 __all__ = ["SingularValueProjection"]
 
@@ -32,6 +33,7 @@ class _Projection(Iteration):
     """One step of eq. 1, or half of it where it would climb."""
 
     saved = ("U", "s", "V", "space", "fitted", "step_size", "loss")
+    varying = {"U": Array("known.0", "triplets"), "s": Array("triplets"), "V": Array("known.1", "triplets")}
 
     def __init__(self, known: Known, rank: int, step: float, max_iter: int, tol: float, seed: int) -> None:
         super().__init__(max_iter)

@@ -36,7 +36,7 @@ from corollary import errors, linalg
 from corollary.base import Data
 from corollary.completion.lowrank import BaseSpectral, Known, Triplets, inner, leading
 from corollary.engine.learner import Iteration, Metrics
-from corollary.shapes import Number
+from corollary.shapes import Array, List, Number
 
 __all__ = ["SingularValueThresholding"]
 
@@ -48,6 +48,12 @@ class _Shrinkage(Iteration):
     """What both methods share: a subspace that grows until it holds all that survives the shrinkage."""
 
     saved = ("U", "s", "V", "space", "fitted", "rng")
+    varying = {
+        "U": Array("known.0", "triplets"),
+        "s": Array("triplets"),
+        "V": Array("known.1", "triplets"),
+        "space": Array("known.1", None),
+    }
 
     def __init__(self, known: Known, tau: float, max_rank: int | None, max_iter: int, tol: float, seed: int):
         super().__init__(max_iter)
@@ -96,6 +102,7 @@ class SoftImpute(_Shrinkage):
     """Accelerated proximal gradient steps, eq. 2."""
 
     saved = (*_Shrinkage.saved, "last", "last_fitted", "momentum", "loss")
+    varying = {"last": List([Array("known.0", "before"), Array("before"), Array("known.1", "before")])}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

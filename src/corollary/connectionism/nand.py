@@ -29,7 +29,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from corollary.base import Data
 from corollary.connectionism.threshold import BaseBinary
 from corollary.engine.learner import Iteration, Metrics
-from corollary.shapes import Array, Count, Index
+from corollary.shapes import Array, Count, Index, Record
 
 __all__ = ["NandMachine", "simulate"]
 
@@ -150,10 +150,26 @@ def packed(rows: np.ndarray) -> np.ndarray:
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
+def _signals(learner: Any) -> int:
+    return int(learner.n + learner.model.n_units)  # inputs, then units
+
+
 class _Switching(Iteration):
     """A sweep tries many changes of one machine; the best machine met is kept."""
 
     saved = ("sources", "off", "age", "best", "rng")
+    varying = {
+        "sources": Index("units", 2, below=_signals),
+        "age": Count(),
+        "best": Record(
+            {
+                "sources": Index("units", 2, below=_signals),
+                "switches": Array("units", 2, kind="b"),
+                "output": Count(below="units"),
+                "wrong": Count(),
+            }
+        ),
+    }
 
     def __init__(self, model: NandMachine, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> None:
         super().__init__(model.max_iter)

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from corollary import shapes
+
 __all__ = ["Iteration", "Learner", "Metrics", "Once", "State"]
 
 State = dict[str, Any]  # tensors, arrays, plain numbers and strings, nested in dicts and lists
@@ -46,10 +48,12 @@ class Iteration(ABC):
 
     A subclass names them in ``saved`` and writes :meth:`sweep`, which sets ``converged``
     when it is. Arrays, tensors, numbers, random generators, and lists and dicts of those
-    can be named.
+    can be named. A snapshot must hold what the attributes hold at the start, in type and shape;
+    what is not so then, or has a range, is declared in ``varying`` (:mod:`corollary.shapes`).
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
+    varying: ClassVar[Mapping[str, Any]] = {}
     # Whether a step may end in NaN or infinity; if not, the engine keeps no copy of a large state before it.
     can_diverge: ClassVar[bool] = True
 
@@ -73,7 +77,11 @@ class Iteration(ABC):
         return {name: freeze(getattr(self, name)) for name in names}
 
     def restore(self, state: State) -> None:
-        """Set the saved attributes to copies of what the snapshot holds."""
+        """Set the saved attributes to copies of what the snapshot holds, once all of it is what it should be."""
+        varying = shapes.declared(type(self), "varying")
+        table = {name: varying.get(name) or shapes.Like(freeze(getattr(self, name))) for name in self.saved}
+        table |= {"n_iter": shapes.Count(), "converged": shapes.Flag()}
+        shapes.check(table, state, type(self).__name__, self)
         for name, kept in state.items():
             setattr(self, name, thaw(getattr(self, name, None), kept))
 
@@ -90,6 +98,7 @@ class Once(Iteration):
     """
 
     saved = ("results",)
+    varying = {"results": shapes.Record(shapes.Anything())}
 
     def __init__(self, solve: Callable[[], State]) -> None:
         super().__init__(max_iter=1)
@@ -122,13 +131,25 @@ def freeze(value: Any) -> Any:
 
 def thaw(current: Any, kept: Any) -> Any:
     """Return what ``freeze`` kept, as an own copy; a random generator is set in place."""
-    if isinstance(current, np.random.Generator):
-        current.bit_generator.state = kept
-        return current
-    if isinstance(current, np.random.RandomState):
-        current.set_state(kept)
+    if isinstance(current, np.random.Generator | np.random.RandomState):
+        _set_generator(current, kept)
         return current
     if hasattr(current, "set_state") and hasattr(current, "initial_seed"):
         current.set_state(kept)
         return current
     return freeze(kept)
+
+
+def _set_generator(generator: np.random.Generator | np.random.RandomState, kept: Any) -> None:
+    """Set a random generator to a state; NumPy itself does not check where the next number is read from."""
+    if "pos" in kept["state"]:
+        shapes.Count(0, 625).check(
+            kept["state"]["pos"], "the position of the generator", shapes.Scope({}, None)
+        )
+    try:
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = kept
+        else:
+            generator.set_state(kept)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise shapes.Mismatch(f"the state of the generator cannot be set ({error}).") from error

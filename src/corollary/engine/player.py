@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary import errors, optim
+from corollary.engine.kept import check_optimizer
 from corollary.engine.learner import State, freeze
 from corollary.engine.objective import Objective
 from corollary.engine.run import Run
@@ -155,6 +156,7 @@ class Player:
 
     def restore(self, state: State) -> None:
         """Go back to a snapshot."""
+        check_optimizer(self.optimizer, state["optimizer"])
         self.optimizer.load_state_dict(freeze(state["optimizer"]))
         if self.average is not None:
             self.average.load_state_dict(state["average"])

@@ -41,7 +41,7 @@ from corollary import errors
 from corollary.base import Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.linalg import Rows
-from corollary.shapes import Array, Dtype, Number
+from corollary.shapes import Array, Dtype, Either, Index, Maybe, Number
 
 __all__ = ["Lasso", "lasso_path", "soft_threshold"]
 
@@ -161,6 +161,13 @@ class WorkingSet(Iteration):
     """Rounds of descent on a working set; ``solve`` for one level after another makes a path."""
 
     saved = ("active", "w", "G", "c", "gap", "inner", "kept")
+    varying = {
+        "active": Index("size", below="d"),
+        "w": Array("size"),
+        "G": Array("size", "size"),
+        "c": Array("size"),
+        "kept": Maybe(Either(Index(None, below="d"), Array("d", kind="b"))),
+    }
 
     def __init__(self, features: Features, y: np.ndarray, level: float, tol: float, max_iter: int) -> None:
         super().__init__(max_iter)

@@ -32,6 +32,7 @@ from torch import Tensor
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.linalg import Operator, orthonormal
+from corollary.shapes import Array, Count, List, Maybe, Number
 
 __all__ = ["GradientAscent", "Incremental", "PowerMethod", "Seen", "merge"]
 
@@ -42,6 +43,7 @@ class PowerMethod(Iteration):
     """Find one component a sweep by power iteration, and deflate; eq. 1."""
 
     saved = ("rows", "values", "rng")
+    varying = {"rows": Array("found", "A.1"), "values": Array("found")}
 
     def __init__(self, A: Operator, k: int, rng: np.random.Generator, max_steps: int, tol: float) -> None:
         super().__init__(max_iter=k)
@@ -130,6 +132,7 @@ class Incremental(Iteration):
     """Merge one batch a sweep."""
 
     saved = ("seen",)
+    varying = {"seen": Maybe(List([Count(1), Array("X.1"), Number(), Array("found"), Array("found", "X.1")]))}
 
     def __init__(self, X: Any, k: int, batch_size: int) -> None:
         self.X, self.k = X, k

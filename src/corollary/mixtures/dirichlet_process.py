@@ -87,6 +87,17 @@ class Seating(Iteration):
     """Gibbs sweeps, eq. 3, with splits and merges, eq. 5; the most probable seating is kept."""
 
     saved = ("z", "alpha", "best", "rng")
+    varying = {
+        "z": Index("rows", below="rows", low=-1),
+        "alpha": Number(0),
+        "best": Record(
+            {
+                "joint": Maybe(Number(finite=False)),
+                "z": Maybe(Index("rows", below="rows")),
+                "alpha": Maybe(Number(0)),
+            }
+        ),
+    }
 
     def __init__(self, model: DirichletProcessMixture, family: Family, rows: np.ndarray) -> None:
         super().__init__(model.max_iter)

@@ -21,6 +21,7 @@ from corollary.mixtures.gaussian_moments import (
     maximised,
     unpacked,
 )
+from corollary.shapes import Anything, Array, Count, Either, List, Maybe, Number, Record
 
 if TYPE_CHECKING:
     from corollary.mixtures.gaussian import GaussianMixture
@@ -35,6 +36,13 @@ class EM(Iteration):
     """Sweeps of EM from ``n_init`` starts, one after the other; the best end is kept."""
 
     saved = ("trial", "inner", "parameters", "bound", "bounds", "best", "random")
+    varying = {
+        "trial": Count(),
+        "inner": Count(),
+        "parameters": Maybe(List(Either(*(Array(*(None,) * sides) for sides in range(1, 4))), 4)),
+        "bounds": List(Number()),
+        "best": Record(Anything()),
+    }
 
     def __init__(self, model: GaussianMixture, data: Data, start: Parameters | None, bound: float) -> None:
         self.model, self.n_init = model, model.n_init if start is None else 1

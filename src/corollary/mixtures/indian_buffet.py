@@ -45,7 +45,7 @@ from sklearn.utils._param_validation import Interval
 from corollary.base import Data, Estimator, Generator, Transformer
 from corollary.engine.learner import Iteration, Metrics
 from corollary.mixtures import buffet_kernels as kernels
-from corollary.shapes import Array, Count, Number
+from corollary.shapes import Array, Count, Maybe, Number, Record
 
 __all__ = ["IndianBuffetProcess", "log_buffet", "log_evidence"]
 
@@ -101,6 +101,21 @@ class Dining(Iteration):
     """Gibbs sweeps, eq. 3 to 6; the most probable dishes are kept."""
 
     saved = ("Z", "alpha", "noise", "spread", "best", "rng")
+    varying = {
+        "Z": Array("X", None, kind="iu", low=0, high=1),
+        "alpha": Number(0),
+        "noise": Number(0),
+        "spread": Number(0),
+        "best": Record(
+            {
+                "joint": Maybe(Number(finite=False)),
+                "Z": Maybe(Array("X", None, kind="iu", low=0, high=1)),
+                "alpha": Maybe(Number(0)),
+                "noise": Maybe(Number(0)),
+                "spread": Maybe(Number(0)),
+            }
+        ),
+    }
 
     def __init__(self, model: IndianBuffetProcess, X: np.ndarray) -> None:
         super().__init__(model.max_iter)

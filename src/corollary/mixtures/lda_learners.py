@@ -24,6 +24,7 @@ from corollary.mixtures.lda_collapsed import (
 )
 from corollary.mixtures.lda_kernels import e_step, exp_psi, word_sums
 from corollary.mixtures.topics import Halves, completion_perplexity, learn_prior
+from corollary.shapes import Array, Count, Index
 
 __all__ = [
     "CVB0",
@@ -416,6 +417,13 @@ class Gibbs(_Collapsed):
     """Collapsed Gibbs sampling; the topics are the mean over the second half of the sweeps."""
 
     saved = ("topic", "nw", "total", "n_kept", "alpha", "perplexity")
+    varying = {
+        "topic": Index("word", below=lambda learner: learner.settings.n_topics),
+        "nw": Array(
+            lambda learner: learner.X.shape[1], lambda learner: learner.settings.n_topics, kind="i", low=0
+        ),
+        "n_kept": Count(),
+    }
 
     def __init__(
         self, X: sparse.csr_matrix, settings: Settings, alpha: np.ndarray, prior: Prior, seed: int

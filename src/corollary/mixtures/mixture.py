@@ -38,7 +38,7 @@ from corollary.base import Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.mixtures.posterior import BaseMixture
-from corollary.shapes import Array, Flag, Index, Maybe, Number, Record
+from corollary.shapes import Anything, Array, Count, Flag, Index, Maybe, Number, Record
 
 __all__ = ["COMPONENTS", "Component", "Mixture"]
 
@@ -257,6 +257,14 @@ class EM(Iteration):
     """Sweeps of eq. 1; several starts one after the other, the best end is kept."""
 
     saved = ("start", "inner", "q", "weights", "theta", "bound", "best", "rng")
+    varying = {
+        "start": Count(),
+        "inner": Count(),
+        "q": Maybe(Array("rows", "components")),
+        "weights": Array(None, low=0),
+        "theta": Record(Array(None, None)),
+        "best": Record(Anything()),
+    }
 
     def __init__(self, model: Mixture, component: Component, data: Data) -> None:
         super().__init__(model.n_init * model.max_iter)

@@ -1,0 +1,35 @@
+"""What a checkpoint keeps of an optimiser, checked before torch's compiled updates use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corollary.shapes import Mismatch, like
+
+__all__ = ["check_optimizer"]
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, state: Any) -> None:
+    """Raise unless a kept state is this optimiser's: its groups, and for each parameter tensors of its shape or scalars.
+
+    torch compares neither, and its fused updates trust that all tensors of a parameter are of one size.
+    """
+    have = optimizer.state_dict()
+    like(have["param_groups"], state.get("param_groups"), "the groups of the optimiser")
+    sizes = dict(enumerate(p.shape for group in optimizer.param_groups for p in group["params"]))
+    for key, kept in state.get("state", {}).items():
+        if key not in sizes or not isinstance(kept, dict):
+            raise Mismatch(f"the optimiser has {len(sizes)} parameters; got a state of number {key!r}.")
+        for name, value in kept.items():
+            if isinstance(value, Tensor) and (
+                value.shape not in (sizes[key], torch.Size([])) or not value.is_floating_point()
+            ):
+                got = f"{value.dtype} of shape {tuple(value.shape)}"
+                raise Mismatch(f"{name} of the optimiser must be of shape {tuple(sizes[key])}; got {got}.")
+            if not isinstance(value, Tensor | int | float | bool | type(None)):
+                raise Mismatch(
+                    f"{name} of the optimiser must be a tensor or a number; got {type(value).__name__}."
+                )
