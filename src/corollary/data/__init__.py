@@ -6,7 +6,7 @@
 >>> len(train), len(test)
 (133, 45)
 
-``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` holds some of
+``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` and ``splits`` hold some of
 any kind of data out, ``numeric`` makes a table of mixed columns one of numbers. ``corollary.data.kinds``
 holds the checks at the border of every model, ``corollary.data.augment`` the image augmentation.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from corollary.data.limits import Limits
     from corollary.data.loading import load
     from corollary.data.registry import describe, names
-    from corollary.data.splitting import split
+    from corollary.data.splitting import split, splits
     from corollary.data.tables import encoder, numeric
 
 _WHERE = {
@@ -36,6 +36,7 @@ _WHERE = {
     "names": "registry",
     "numeric": "tables",
     "split": "splitting",
+    "splits": "splitting",
 }
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "names",
     "numeric",
     "split",
+    "splits",
 ]
 
 

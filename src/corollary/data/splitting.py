@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_graph, check_ratings
 
-__all__ = ["split"]
+__all__ = ["split", "splits"]
 
 
 def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -51,6 +54,97 @@ def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dat
         return _entries(dataset, float(test), rng)
     kept, held = _shuffled(len(dataset), float(test), rng)
     return _masked(dataset, kept, held) if dataset.kind == "graph" else _divided(dataset, kept, held)
+
+
+def splits(
+    dataset: Dataset,
+    n: int = 5,
+    test: float | str = 0.2,
+    seed: int = 0,
+    *,
+    stratify: bool = False,
+    groups: Any = None,
+) -> Iterator[tuple[Dataset, Dataset]]:
+    """Yield ``n`` train and test parts, to measure a spread as well as a mean.
+
+    If ``test`` is close to 1/k, the parts are those of k-fold cross-validation, repeated with another order
+    after k of them; otherwise every part is drawn anew. What is divided is as for :func:`split`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What to divide.
+    n : int, default=5
+        How many divisions.
+    test : float or "published", default=0.2
+        The share held out each time; ``"published"`` yields the one split that came with the data.
+    seed : int, default=0
+        The order of the examples depends on it.
+    stratify : bool, default=False
+        Whether every part shall have each class of ``y`` in about the same share.
+    groups : array-like, optional
+        One label per example; examples with the same label stay on the same side.
+
+    Yields
+    ------
+    (Dataset, Dataset)
+
+    Examples
+    --------
+    >>> from corollary import data
+    >>> parts = list(data.splits(data.load("iris"), 5, stratify=True))
+    >>> [len(held) for kept, held in parts]
+    [30, 30, 30, 30, 30]
+    """
+    if test == "published":
+        yield _published(dataset)
+        return
+    if isinstance(test, str) or not 0 < test < 1:
+        raise errors.value("splits", "test must be a share between 0 and 1, or 'published'", repr(test))
+    if dataset.kind == "ratings":
+        size, divide = check_ratings(dataset.X, "splits").nnz, _divide_entries
+    else:
+        size, divide = len(dataset), _masked if dataset.kind == "graph" else _divided
+    labels = _labels(dataset) if stratify else None
+    if groups is not None and len(groups) != size:
+        raise errors.value("splits", f"groups must have one label per example ({size})", len(groups))
+    for kept, held in islice(_divisions(size, float(test), seed, labels, groups), n):
+        yield divide(dataset, kept, held)
+
+
+def _labels(dataset: Dataset) -> np.ndarray | None:
+    """Return what to stratify by: classes that occur at least twice each, or nothing."""
+    y = getattr(dataset.X, "y", None) if dataset.kind == "graph" else dataset.y
+    if y is None or np.ndim(y) != 1:
+        return None
+    codes, sizes = np.unique(np.asarray(y).astype(str), return_inverse=True, return_counts=True)[1:]
+    return codes if sizes.min() >= 2 else None
+
+
+def _divisions(
+    n: int, test: float, seed: int, labels: np.ndarray | None, groups: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield sorted row numbers of train and test parts, without end."""
+    from sklearn import model_selection as parts
+
+    if n < 2:
+        raise errors.value("splits", "there must be two examples or more to divide", n)
+    folds = min(round(1 / test), n)
+    whole = folds > 1 and abs(1 / folds - test) < 0.02
+    for repeat in count(seed):
+        if groups is not None:
+            folds = min(max(2, folds), len(np.unique(np.asarray(groups).astype(str))))
+            kind = parts.GroupKFold if labels is None else parts.StratifiedGroupKFold
+            rule = kind(folds, shuffle=True, random_state=repeat)
+        elif whole:
+            kind = parts.KFold if labels is None else parts.StratifiedKFold
+            rule = kind(folds, shuffle=True, random_state=repeat)
+        else:
+            kind = parts.ShuffleSplit if labels is None else parts.StratifiedShuffleSplit
+            rule = kind(1, test_size=test, random_state=repeat)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a class with fewer members than folds
+            yield from ((np.sort(kept), np.sort(held)) for kept, held in rule.split(np.zeros(n), labels, groups))
 
 
 def _shuffled(n: int, test: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -99,8 +193,12 @@ def _rows(values: Any, part: np.ndarray) -> Any:
 
 
 def _entries(dataset: Dataset, test: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+    kept, held = _shuffled(check_ratings(dataset.X, "split").nnz, test, rng)
+    return _divide_entries(dataset, kept, held)
+
+
+def _divide_entries(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
     R = check_ratings(dataset.X, "split").tocoo()
-    kept, held = _shuffled(R.nnz, test, rng)
     return replace(dataset, X=_kept(R, kept)), replace(dataset, X=_kept(R, held))
 
 
