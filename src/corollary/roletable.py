@@ -31,18 +31,27 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One way to measure a role: by which number, on data prepared how.
+    """One way to measure a role: by which numbers, against whom, with which settings.
 
     Parameters
     ----------
     metric : str
-        What the number is called.
+        The number that ranks, unless ``ranks`` chooses another.
     measure : callable
-        ``measure(model, held_out) -> float`` for a fitted model and a held-out :class:`~corollary.data.Dataset`.
+        ``measure(model, held_out)`` for a fitted model and a held-out :class:`~corollary.data.Dataset`: one number,
+        or a mapping with the number of every metric.
     larger_is_better : bool, default=True
-        Which way the leaderboard is sorted.
-    prepare : callable, optional
-        ``prepare(dataset) -> dataset`` before the split, where models can only be compared on prepared data.
+        Whether that holds for ``metric``.
+    others : mapping of str to bool
+        Further metrics that ``measure`` returns, each with whether larger is better.
+    ranks : callable, optional
+        ``ranks(dataset) -> (metric, reason)`` chooses the metric that ranks.
+    rivals : callable, optional
+        ``rivals(dataset)`` returns baselines and scikit-learn's estimators for the board.
+    settings : callable, optional
+        ``settings(model, training_part)`` returns parameters of a system of the catalog that fit the data.
+    adapt : callable, optional
+        ``adapt(model, training_part, seed)`` wraps a model before it is fitted.
     usual : bool, default=True
         Whether ``corollary fit`` reports it without being asked.
     role : str
@@ -52,9 +61,24 @@ class Task:
     metric: str
     measure: Function
     larger_is_better: bool = True
-    prepare: Function = lambda dataset: dataset
+    others: Mapping[str, bool] = field(default_factory=dict)
+    ranks: Function | None = None
+    rivals: Function | None = None
+    settings: Function | None = None
+    adapt: Function | None = None
     usual: bool = True
     role: str = ""
+
+    @property
+    def directions(self) -> dict[str, bool]:
+        """Every metric, with whether larger is better."""
+        return {self.metric: self.larger_is_better, **self.others}
+
+    def numbers(self, model: Any, held: Any) -> dict[str, float]:
+        """Return every metric of a fitted model on held-out data, in the table's order."""
+        found = self.measure(model, held)
+        found = found if isinstance(found, Mapping) else {self.metric: found}
+        return {name: float(found[name]) for name in self.directions if name in found}
 
 
 @dataclass(frozen=True)
@@ -110,13 +134,30 @@ def _pairs(X: Any) -> np.ndarray:
     return np.column_stack([coo.row, coo.col])
 
 
-def _measured(
-    metric: str, measure: str, larger_is_better: bool = True, prepare: str = "", usual: bool = True
+def _task(
+    metric: str,
+    measure: str,
+    larger_is_better: bool = True,
+    others: str = "",
+    usual: bool = True,
+    **later: str,
 ) -> Task:
-    how: dict[str, Any] = {"prepare": _later("comparison", prepare)} if prepare else {}
-    return Task(metric, _later("comparison", measure), larger_is_better, usual=usual, **how)
+    """Return a task whose functions, ``module.name`` below ``comparison``, are imported when they are called.
+
+    ``others`` lists further metrics, separated by commas; those that end in ``↓`` are better when smaller.
+    """
+
+    def function(path: str) -> Function:
+        module, _, name = path.rpartition(".")
+        return _later(f"comparison.{module}", name)
+
+    names = [name.strip() for name in others.split(",") if name]
+    directions = {name.rstrip("↓"): not name.endswith("↓") for name in names}
+    functions = {key: function(path) for key, path in later.items()}
+    return Task(metric, function(measure), larger_is_better, directions, usual=usual, **functions)
 
 
+_CLASSES = "balanced accuracy, F1, ROC AUC, log-loss↓, calibration error↓"
 _predicted = _later("cli.using", "predicted_columns")
 
 
@@ -127,23 +168,38 @@ _ENTRIES = (
         "fills in missing entries",
         ask={"predict": lambda model, X: model.predict(_pairs(X))},
         columns=_later("cli.using", "completed_columns"),
-        tasks={"completion": _measured("root-mean-square error", "_completion_rmse", False)},
+        tasks={
+            "completion": _task(
+                "RMSE",
+                "ranking.ratings",
+                False,
+                "mean absolute error↓, precision@10, NDCG@10",
+                rivals="baselines.of_ratings",
+            )
+        },
     ),
     Role(
         "recommender",
         "ranks items for users",
         ask={"recommend": lambda model, X: model.recommend([0, 1], 3)},
-        section=_later("reporting", "_recommended"),
+        section=_later("reporting.sections", "_recommended"),
     ),
     Role(
         "classifier",
         "predicts one of several classes",
         ask=_methods("predict_proba", "predict"),
         columns=_later("cli.using", "class_columns"),
-        section=_later("reporting", "_classified"),
+        section=_later("reporting.predictions", "classified"),
         tasks={
-            "classification": _measured("accuracy", "_accuracy"),
-            "nodes": _measured("accuracy", "_node_accuracy"),
+            name: _task(
+                "accuracy",
+                "measures.classes",
+                True,
+                _CLASSES,
+                ranks="tasks.ranks_classes",
+                rivals="tasks.class_rivals",
+            )
+            for name in ("classification", "nodes")
         },
     ),
     Role(
@@ -152,41 +208,61 @@ _ENTRIES = (
         ask={"generate": lambda model, X: model.generate(X[:2], max_new_tokens=5)},
         columns=_later("cli.using", "text_columns"),
         draw=lambda model, n: model.generate([""] * n, max_new_tokens=200),
-        section=_later("reporting", "_continued"),
-        tasks={"language": _measured("perplexity", "_perplexity", False)},
+        section=_later("reporting.sections", "_continued"),
+        tasks={
+            "language": _task("bits per character", "tasks.perplexity", False, rivals="baselines.of_language")
+        },
     ),
     Role(
         "tagger",
         "labels every part of a sample",
         ask=_methods("predict_proba", "predict"),
         columns=_later("cli.using", "part_columns"),
-        section=_later("reporting", "_tagged"),
-        tasks={"tagging": _measured("accuracy", "_own_score")},
+        section=_later("reporting.sections", "_tagged"),
+        tasks={"tagging": _task("accuracy", "measures.parts", True, "F1", rivals="baselines.of_parts")},
     ),
     Role(
         "memory",
         "recalls stored patterns",
         ask=_methods("recall"),
         columns=_later("cli.using", "recalled_columns"),
-        section=_later("reporting", "_recalled"),
+        section=_later("reporting.sections", "_recalled"),
     ),
     Role(
         "regressor",
         "predicts numbers",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting", "_predicted"),
-        tasks={"regression": _measured("root-mean-square error", "_rmse", False)},
+        section=_later("reporting.predictions", "predicted"),
+        tasks={
+            "regression": _task(
+                "R²", "measures.numbers", True, "RMSE↓, mean absolute error↓", rivals="tasks.number_rivals"
+            )
+        },
     ),
     Role(
         "clusterer",
         "groups samples",
         ask=_methods("predict_proba", "predict"),
         columns=_predicted,
-        section=_later("reporting", "_grouped"),
+        section=_later("reporting.sections", "_grouped"),
         tasks={
-            "clustering": _measured("adjusted Rand index", "_rand", usual=False),
-            "separation": _measured("silhouette", "_silhouette", usual=False),
+            "clustering": _task(
+                "adjusted Rand index",
+                "measures.groups",
+                True,
+                "mutual information",
+                usual=False,
+                rivals="tasks.group_rivals",
+                settings="tasks.group_settings",
+            ),
+            "separation": _task(
+                "silhouette",
+                "measures.separation",
+                usual=False,
+                rivals="tasks.group_rivals",
+                settings="tasks.group_settings",
+            ),
         },
     ),
     Role(
@@ -194,61 +270,113 @@ _ENTRIES = (
         "gives every pixel a class",
         ask=_methods("predict_proba", "predict"),
         columns=_predicted,
-        section=_later("reporting", "_segmented"),
-        tasks={"segmentation": _measured("intersection over union", "_own_score")},
+        section=_later("reporting.sections", "_segmented"),
+        tasks={
+            "segmentation": _task("intersection over union", "measures.pixels", rivals="baselines.of_pixels")
+        },
     ),
     Role(
         "forecaster",
         "continues series",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting", "_forecast"),
-        tasks={"forecasting": _measured("R² one step ahead", "_own_score")},
+        section=_later("reporting.sections", "_forecast"),
+        tasks={
+            "forecasting": _task(
+                "MASE",
+                "forecasts.ahead",
+                False,
+                "RMSE↓",
+                rivals="forecasts.naive",
+                settings="tasks.forecast_settings",
+            )
+        },
     ),
     Role(
         "translator",
         "turns texts into texts",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting", "_translated"),
-        tasks={"translation": _measured("share of exact texts", "_own_score")},
+        section=_later("reporting.sections", "_translated"),
+        tasks={
+            "translation": _task("trigram F1", "measures.texts", True, "exact", rivals="baselines.of_texts")
+        },
     ),
     Role(
         "answerer",
         "finds answers in passages",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting", "_answered"),
-        tasks={"answering": _measured("share of exact answers", "_own_score")},
+        section=_later("reporting.sections", "_answered"),
+        tasks={"answering": _task("exact", "measures.answers", True, "word F1", rivals="baselines.of_texts")},
     ),
     Role(
         "topic-model",
         "explains counts of words by topics",
         ask=_methods("transform"),
-        tasks={"topics": _measured("word perplexity", "_document_completion", False)},
+        tasks={
+            "topics": _task(
+                "word perplexity",
+                "tasks.topics",
+                False,
+                "coherence",
+                rivals="baselines.of_topics",
+                settings="tasks.topic_settings",
+            )
+        },
     ),
     Role(
         "transformer",
         "maps data to features",
         ask=_methods("transform"),
         columns=_later("cli.using", "code_columns"),
-        section=_later("reporting", "_coded"),
-        tasks={"reconstruction": _measured("mean squared error", "_reconstruction", False, usual=False)},
+        section=_later("reporting.sections", "_coded"),
+        tasks={
+            "reconstruction": _task(
+                "variance kept",
+                "measures.codes",
+                usual=False,
+                rivals="tasks.code_rivals",
+                settings="tasks.code_settings",
+            )
+        },
     ),
     Role(
         "density",
         "has a density",
         ask=_methods("score_samples"),
         columns=_later("cli.using", "density_columns"),
-        tasks={"density": _measured("log-likelihood (nats)", "_log_likelihood", prepare="_standardised")},
+        tasks={
+            "density": _task(
+                "bits per dimension",
+                "measures.likelihood",
+                False,
+                "log-likelihood",
+                ranks="tasks.ranks_densities",
+                rivals="tasks.density_rivals",
+                settings="tasks.density_settings",
+                adapt="tasks.of_data",
+            )
+        },
     ),
     Role(
         "generator",
         "draws new samples",
         ask={"sample": lambda model, X: model.sample(4)},
         draw=lambda model, n: model.sample(n),
-        section=_later("reporting", "_drawn"),
-        tasks={"generation": _measured("Fréchet distance", "_frechet", False, "_standardised", usual=False)},
+        section=_later("reporting.sections", "_drawn"),
+        tasks={
+            "generation": _task(
+                "Fréchet distance",
+                "measures.draws",
+                False,
+                "told from data↓",
+                usual=False,
+                rivals="baselines.of_densities",
+                settings="tasks.density_settings",
+                adapt="tasks.of_data",
+            )
+        },
     ),
 )
 

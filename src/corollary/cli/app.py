@@ -223,22 +223,43 @@ def compare(
         str | None, typer.Option(help="classification, regression, density, completion …")
     ] = None,
     systems: Annotated[str | None, typer.Option(help="Names or ids, separated by commas.")] = None,
-    test: Annotated[float, typer.Option(help="The share of the data held out.")] = 0.2,
+    metric: Annotated[str | None, typer.Option(help="What ranks; by default what fits the data.")] = None,
+    splits: Annotated[int, typer.Option(help="How many train and test parts.")] = 5,
+    test: Annotated[float, typer.Option(help="The share of the data held out each time.")] = 0.2,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="A column: rows of one value stay on one side; 'none' for no such column."),
+    ] = "auto",
+    search: Annotated[
+        int, typer.Option(help="Settings to try for each system, inside each training part.")
+    ] = 0,
     seed: Seed = 0,
-    time_limit: Limit = None,
-    out: Annotated[Path | None, typer.Option(help="Where the plot goes; by default below runs/.")] = None,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each fit.")] = 60.0,
+    total_time: Annotated[
+        float | None, typer.Option("--total-time", help="Seconds for the whole board.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the board goes, .html or .png; by default below runs/.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit every system that can do the task on the same split, and rank them."""
+    """Fit every system that can do the task to the same splits, beside baselines, and rank them."""
     from corollary.cli.comparing import leaderboard
 
     chosen = [part.strip() for part in systems.split(",") if part.strip()] if systems else None
     options: dict[str, Any] = {
         "task": task,
         "systems": chosen,
+        "metric": metric,
+        "splits": splits,
         "test": test,
+        "groups": None if groups == "none" else groups,
+        "search": search,
         "seed": seed,
         "time_limit": time_limit,
+        "total_time": total_time,
+        "n_jobs": jobs,
     }
     leaderboard(source, kind, target, out, as_json, options)
 

@@ -102,7 +102,8 @@ def fit_system(
     measured = _measured(model, held, entry)
     result = {"model": repr(model), "data": repr(dataset), **measured}
     _remember(directory, kept, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test})
-    page = report(model, held or kept, directory / "report.html", **measured)
+    train = None if held is None else kept
+    page = report(model, held or kept, directory / "report.html", train=train, **measured)
     seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
     result |= {"steps": len(model.history_), "seconds": seconds}
     result |= {"run": str(directory), "report": str(page)}
@@ -176,7 +177,8 @@ def _measured(model: Any, held: Any, entry: Entry) -> dict[str, Any]:
         likely_one = task.role not in ("classifier", "regressor") or name == likely
         if task.role in entry.roles and task.usual and likely_one:
             try:
-                found[f"held-out {task.metric}"] = task.measure(model, held)
+                numbers = task.numbers(model, held)
+                found |= {f"held-out {metric}": value for metric, value in numbers.items()}
             except (ValueError, TypeError, AttributeError) as error:
                 found[f"held-out {task.metric}"] = f"not measured: {error}"
     return found

@@ -144,7 +144,9 @@ def _divisions(
             rule = kind(1, test_size=test, random_state=repeat)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a class with fewer members than folds
-            yield from ((np.sort(kept), np.sort(held)) for kept, held in rule.split(np.zeros(n), labels, groups))
+            yield from (
+                (np.sort(kept), np.sort(held)) for kept, held in rule.split(np.zeros(n), labels, groups)
+            )
 
 
 def _shuffled(n: int, test: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -16,14 +16,18 @@ __all__ = [
     "confusion",
     "curves",
     "image_grid",
+    "importances",
     "leaderboard",
     "pairs",
     "predictions",
+    "probabilities",
+    "residuals",
     "save",
     "series",
 ]
 
-INK, ACCENT, SOFT = "#1f2933", "#2563eb", "#9aa5b1"
+INK, ACCENT, SOFT, BASE = "#1f2933", "#2563eb", "#9aa5b1", "#c2410c"
+MARKS = {"corollary": "o", "scikit-learn": "s", "yours": "D", "baseline": "|"}
 MAX_POINTS = 5000  # more points in a scatter hide each other
 
 
@@ -102,6 +106,63 @@ def predictions(truth: Any, predicted: Any) -> Figure:
     return figure
 
 
+def residuals(predicted: Any, truth: Any) -> Figure:
+    """Return errors against predictions, and their histogram beside it."""
+    predicted, truth = np.asarray(predicted).ravel(), np.asarray(truth).ravel()
+    error = predicted - truth
+    figure = Figure(figsize=(7.4, 3.2), layout="constrained")
+    axes, beside = figure.subplots(1, 2, width_ratios=(2, 1), sharey=True)
+    axes.plot(predicted[:MAX_POINTS], error[:MAX_POINTS], ".", ms=3, color=ACCENT, alpha=0.5)
+    axes.axhline(0, color=SOFT, lw=1)
+    axes.set(xlabel="predicted", ylabel="predicted - true")
+    beside.hist(error, bins=30, orientation="horizontal", color=SOFT)
+    beside.set_xlabel("rows")
+    for part in (axes, beside):
+        part.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def probabilities(code: np.ndarray, chances: np.ndarray, names: Sequence[str]) -> Figure:
+    """Return ROC, precision against recall, and calibration, of two classes or of each class against the rest."""
+    from sklearn.calibration import calibration_curve
+    from sklearn.metrics import precision_recall_curve, roc_curve
+
+    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    roc, trade, reliable = figure.subplots(1, 3)
+    present = np.unique(code)
+    chosen = present[-1:] if len(names) == 2 else present[:10]
+    for place, c in enumerate(chosen):
+        if len(present) < 2:
+            continue
+        colour = ACCENT if len(chosen) == 1 else f"C{place}"
+        is_c, p = code == c, chances[:, c]
+        roc.plot(*roc_curve(is_c, p)[:2], color=colour, lw=1.3, label=str(names[c]))
+        precision, recall, _ = precision_recall_curve(is_c, p)
+        trade.plot(recall, precision, color=colour, lw=1.3)
+        trade.axhline(is_c.mean(), color=colour, lw=0.6, ls=":")
+        often, said = calibration_curve(is_c, p.clip(0, 1), n_bins=8, strategy="quantile")
+        reliable.plot(said, often, color=colour, lw=1.3, marker="o", ms=3)
+    roc.plot([0, 1], [0, 1], color=SOFT, lw=1)
+    reliable.plot([0, 1], [0, 1], color=SOFT, lw=1)
+    roc.set(xlabel="false positives", ylabel="true positives", title="ROC")
+    trade.set(xlabel="recall", ylabel="precision", title="Precision and recall", ylim=(-0.03, 1.03))
+    reliable.set(xlabel="probability said", ylabel="how often true", title="Calibration")
+    roc.legend(fontsize=7, frameon=False, title="class", title_fontsize=7)
+    for axes in (roc, trade, reliable):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.title.set_fontsize(9)
+    return figure
+
+
+def importances(names: Sequence[str], means: np.ndarray, deviations: np.ndarray) -> Figure:
+    """Return importances as bars from zero, the largest on top, with their deviations."""
+    figure, axes = _figure(6.4, 0.8 + 0.26 * max(1, len(names)))
+    axes.barh(list(names)[::-1], means[::-1], xerr=deviations[::-1], color=ACCENT, alpha=0.7, height=0.65)
+    axes.axvline(0, color=INK, lw=0.8)
+    axes.tick_params(labelsize=8)
+    return figure
+
+
 def image_grid(images: Any, columns: int = 10, titles: Sequence[str] | None = None) -> Figure:
     """Return images ``(n, h, w)`` or ``(n, c, h, w)`` as a grid; each is scaled to its own range unless in [0, 1]."""
     images = np.asarray(images)
@@ -172,17 +233,70 @@ def codes(Z: Any, labels: Any = None) -> Figure:
     return figure
 
 
-def leaderboard(rows: Sequence[dict[str, Any]], metric: str) -> Figure:
-    """Return the scores of a comparison as bars, best on top."""
-    rows = [row for row in rows if row.get("score") is not None]
-    figure, axes = _figure(6.4, 0.9 + 0.32 * max(1, len(rows)))
-    names = [row["system"] for row in rows][::-1]
-    scores = [row["score"] for row in rows][::-1]
-    axes.barh(names, scores, color=[SOFT] * (len(rows) - 1) + [ACCENT], height=0.65)
-    axes.set_xlabel(metric)
-    axes.tick_params(labelsize=8)
-    if rows and min(scores) > 0 and max(scores) < 3 * min(scores):
-        axes.set_xlim(left=max(0.0, min(scores) - 0.3 * (max(scores) - min(scores)) - 1e-3))
-    for i, score in enumerate(scores):
-        axes.text(score, i, f" {score:.4g}", va="center", fontsize=7, color=INK)
+def leaderboard(
+    rows: Sequence[dict[str, Any]], metric: str, *, larger_is_better: bool = True, winner: str | None = None
+) -> Figure:
+    """Return the means of a comparison as points with their 95 % intervals, best on top.
+
+    A line stands at the best baseline. Points, not bars: a point needs no axis that starts at zero, and a score below
+    zero does not look longer than a good one. What is far worse than the baseline leaves the axis, with an arrow.
+    """
+    rows = [row for row in rows if row.get("score") is not None][::-1]
+    figure, axes = _figure(7.2, 1.1 + 0.3 * max(1, len(rows)))
+    scores = np.array([row["score"] for row in rows], dtype=float)
+    widths = np.nan_to_num(np.array([row.get("width", np.nan) for row in rows], dtype=float))
+    base = next((row["score"] for row in rows[::-1] if row.get("group") == "baseline"), None)
+    low, high = _limits(scores, widths, base, larger_is_better)
+    for i, row in enumerate(rows):
+        colour = ACCENT if row["system"] == winner else BASE if row.get("group") == "baseline" else INK
+        place = float(np.clip(scores[i], low, high))
+        if place == scores[i]:
+            axes.plot([scores[i] - widths[i], scores[i] + widths[i]], [i, i], color=colour, lw=2, alpha=0.45)
+        axes.plot(
+            place,
+            i,
+            MARKS.get(row.get("group", ""), "o") if place == scores[i] else "<>"[place == high],
+            color=colour,
+            ms=6,
+        )
+        tie = " =" if row.get("tied") and row["system"] != rows[-1]["system"] else ""
+        axes.text(
+            1.01,
+            i,
+            f"{scores[i]:.4g}{tie}",
+            va="center",
+            fontsize=7,
+            color=colour,
+            transform=axes.get_yaxis_transform(),
+        )
+    if base is not None:
+        axes.axvline(base, color=BASE, lw=1, ls="--", zorder=0)
+    margin = 0.04 * (high - low)
+    axes.set_xlim(low - margin, high + margin)
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=8)
+    better = "larger is better" if larger_is_better else "smaller is better"
+    axes.set_xlabel(
+        f"{metric} ({better}; line: best baseline)" if base is not None else f"{metric} ({better})",
+        fontsize=8,
+    )
+    axes.tick_params(axis="x", labelsize=8)
     return figure
+
+
+def _limits(scores: np.ndarray, widths: np.ndarray, base: float | None, larger: bool) -> tuple[float, float]:
+    """Return the ends of the axis: everything, unless some are worse than the baseline by more than the others' range."""
+    if not len(scores):
+        return 0.0, 1.0
+    low, high = float((scores - widths).min()), float((scores + widths).max())
+    if base is not None:
+        sign = 1.0 if larger else -1.0
+        good = scores[sign * scores >= sign * base]
+        span = float(good.max() - good.min()) or abs(base) or 1.0
+        low, high = (max(low, base - span), high) if larger else (low, min(high, base + span))
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _label(row: dict[str, Any]) -> str:
+    group = row.get("group", "")
+    return row["system"] if group in ("", "corollary") else f"{row['system']} ({group})"

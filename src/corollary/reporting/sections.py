@@ -1,78 +1,26 @@
-"""A report to open in a browser: what was fitted, how it went, and pictures of what it does.
-
-Which pictures there are follows from the model's roles, never from its name.
-"""
+"""What each role shows: learning curves, groups, codes, samples, recommendations, forecasts, texts."""
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from corollary import __version__, plot
-from corollary.base import roles
+from corollary import plot
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_images
+from corollary.reporting.pages import Table
 from corollary.roletable import entries_of
 
-__all__ = ["report"]
+__all__ = ["sections"]
 
-Section = tuple[str, str, Any]  # heading, text, figure or None
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-weight: 600; margin-bottom: 0 } h2 { font-weight: 600; margin-top: 2.2rem }
-img { max-width: 100%; height: auto } pre { background: #f3f5f7; padding: .8rem; overflow-x: auto; border-radius: 6px }
-table { border-collapse: collapse } td, th { padding: .2rem .9rem .2rem 0; text-align: left; vertical-align: top }
-.soft { color: #616e7c }
-"""
-
-
-def report(model: Any, dataset: Dataset, path: str | Path, **facts: Any) -> Path:
-    """Write an HTML page about a fitted model and data it can be shown on.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        What the page is about.
-    dataset : Dataset
-        Data of the model's input kind, with ``y`` if there is one.
-    path : path
-        The file to write.
-    **facts
-        Further lines of the summary, such as ``accuracy=0.97``.
-    """
-    rows = [("data", repr(dataset)), ("roles", ", ".join(roles(type(model))))]
-    rows += [
-        (key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in facts.items()
-    ]
-    seconds = model.history_[-1]["seconds"] if model.history_ else 0.0  # stopped before the first step
-    rows += [("steps", str(len(model.history_))), ("seconds", f"{seconds:.2f}")]
-    body = [f"<h1>{type(model).__name__}</h1>", f'<p class="soft">corollary {__version__}</p>', _table(rows)]
-    body.append(f"<h2>Parameters</h2><pre>{html.escape(repr(model))}</pre>")
-    for heading, text, figure in sections(model, dataset):
-        body.append(f"<h2>{html.escape(heading)}</h2>")
-        body.append(f"<p>{html.escape(text)}</p>" if "\n" not in text else f"<pre>{html.escape(text)}</pre>")
-        if figure is not None:
-            data = base64.b64encode(plot.save(figure)).decode()
-            body.append(f'<img alt="{html.escape(heading)}" src="data:image/png;base64,{data}">')
-    page = f"<!doctype html><html lang=en><meta charset=utf-8><title>{type(model).__name__}</title>"
-    Path(path).write_text(f"{page}<style>{STYLE}</style>{''.join(body)}</html>\n", encoding="utf-8")
-    return Path(path)
-
-
-def _table(rows: list[tuple[str, str]]) -> str:
-    cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
-    return f"<table>{cells}</table>"
+Section = tuple[str, Any, Any]  # heading, text or Table, figure or None
 
 
 def sections(model: Any, dataset: Dataset) -> Iterator[Section]:
     """Yield the sections that fit the model's roles."""
-    if any(len(row) > 2 for row in model.history_):
+    if any(len(row) > 2 for row in getattr(model, "history_", ())):
         yield "Learning curves", "Every metric of the history, step by step.", plot.curves(model.history_)
     for role in entries_of(type(model)):
         if role.section is not None:
@@ -82,31 +30,6 @@ def sections(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 
 # --- one function per role -------------------------------------------------------------------------------
-
-
-def _classified(model: Any, dataset: Dataset) -> Iterator[Section]:
-    truth, predicted = _labels(model, dataset)
-    if truth is not None:
-        share = float(np.mean(truth == predicted))
-        text = f"True against predicted classes on the data given; {share:.1%} are right."
-        yield "Confusion", text, plot.confusion(truth, predicted)
-
-
-def _labels(model: Any, dataset: Dataset) -> tuple[Any, Any]:
-    predicted = np.asarray(model.predict(dataset.X))
-    if hasattr(dataset.X, "edge_index"):
-        if dataset.X.y is None:
-            return None, None
-        mask = getattr(dataset.X, "test_mask", None)
-        mask = slice(None) if mask is None else np.asarray(mask, dtype=bool)
-        return np.asarray(dataset.X.y)[mask], predicted[mask]
-    return (None, None) if dataset.y is None else (np.asarray(dataset.y), predicted)
-
-
-def _predicted(model: Any, dataset: Dataset) -> Iterator[Section]:
-    if dataset.y is not None:
-        figure = plot.predictions(dataset.y, model.predict(dataset.X))
-        yield "Predictions", "Predicted against true values.", figure
 
 
 def _grouped(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -215,14 +138,19 @@ def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 def _recommended(model: Any, dataset: Dataset) -> Iterator[Section]:
     users = np.arange(min(5, dataset.X.shape[0]))
-    items, scores = model.recommend(users, 5, seen=dataset.X[users])
-    names = dataset.extra.get("items")
-    people = dataset.extra.get("users")
-    lines = ["The best unseen items of the first users, with their scores."]
+    seen = dataset.extra.get("seen")
+    items, scores = model.recommend(users, 5, seen=dataset.X[users] if seen is None else seen[users])
+    names, people = dataset.extra.get("items"), dataset.extra.get("users")
+    rows = []
     for user, row, values in zip(users, items, scores):
         shown = [f"{names[i] if names is not None else i} ({v:.2f})" for i, v in zip(row, values) if i >= 0]
-        lines.append(f"{people[user] if people is not None else user}: {', '.join(shown)}")
-    yield "Recommendations", "\n".join(lines), None
+        rows.append((people[user] if people is not None else user, *shown))
+    headings = ("user", *(f"{place}." for place in range(1, 6)))
+    yield (
+        "Recommendations",
+        Table("The best unseen items of the first users, with their scores.", headings, rows),
+        None,
+    )
 
 
 def _recalled(model: Any, dataset: Dataset) -> Iterator[Section]:

@@ -1,0 +1,82 @@
+"""A model taken from a board: it reads data as they were given, and can be saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corollary import __version__, data, errors
+from corollary.comparison.rivals import Reader
+from corollary.data.dataset import Dataset
+
+__all__ = ["Chosen"]
+
+READS = ("predict", "predict_proba", "decision_function", "transform", "score_samples", "perplexity")
+
+
+class Chosen:
+    """A fitted model with what it knows about reading data.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        What was fitted.
+    reader : Reader
+        How it reads data.
+    dataset : Dataset
+        What it was fitted to.
+    """
+
+    def __init__(self, model: Any, reader: Reader, dataset: Dataset) -> None:
+        self.model = model
+        self.reader = reader
+        self.kind, self.name = dataset.kind, dataset.name
+        self._extra = {k: v for k, v in dataset.extra.items() if k in ("users", "items")}
+
+    def __repr__(self) -> str:
+        return f"{self.reader.rival.id} fitted to {self.name!r}: {self.model!r}"
+
+    def read(self, X: Any) -> Any:
+        """Return data, given as to ``compare``, in the form that the model takes."""
+        given = X if isinstance(X, Dataset) else data.load(X, self.kind)
+        return self.reader(given).X
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.model, name)
+        if name not in READS or self.kind == "ratings":
+            return method
+        return lambda X, *args, **options: method(self.read(X), *args, **options)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the model with its reading as a run directory, which ``corollary predict`` takes.
+
+        Models of scikit-learn are written by joblib, as scikit-learn advises; load such files only if you trust them.
+        """
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        if self.reader.rival.group == "corollary" or hasattr(self.model, "save"):
+            if not hasattr(self.model, "save"):
+                must = "a density of given data must be saved with its noise and margins"
+                do = "Save board.best.model.model_, the density of the columns in normal shape."
+                raise errors.value("save", must, type(self.model).__name__, do)
+            self.model.save(directory / "model.safetensors")
+        else:
+            import joblib
+
+            joblib.dump(self.model, directory / "model.joblib")
+        rows = [{"step": i} for i in range(0)] if not hasattr(self.model, "history_") else self.model.history_
+        config = {"model": type(self.model).__name__, "version": __version__, "params": {}}
+        config["data"] = {"name": self.name, "kind": self.kind, "given_kind": self.kind}
+        (directory / "config.json").write_text(json.dumps(config, indent=1, default=str) + "\n")
+        (directory / "history.csv").write_text("step\n" + "".join(f"{i + 1}\n" for i in range(len(rows))))
+        if self.reader.reading:
+            (directory / "reading.json").write_text(json.dumps(self.reader.reading, default=_plain) + "\n")
+        labels = {key: [str(v) for v in values] for key, values in self._extra.items() if values is not None}
+        if labels:
+            (directory / "labels.json").write_text(json.dumps(labels) + "\n")
+        return directory
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)

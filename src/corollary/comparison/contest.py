@@ -1,0 +1,288 @@
+"""``compare``: all rivals on the same splits, in rounds, until the splits or the time are used up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from corollary import data, errors
+from corollary.comparison.board import Leaderboard, board_of
+from corollary.comparison.chosen import Chosen
+from corollary.comparison.progress import bar
+from corollary.comparison.rivals import Rival, find
+from corollary.comparison.tasks import parts_of, task_of
+from corollary.comparison.trials import Trial, fit, prepare, try_out
+from corollary.data.dataset import Dataset
+from corollary.roletable import TASKS
+
+__all__ = ["compare"]
+
+LEAST = 1.0  # seconds that a fit gets even if the total is nearly used up
+
+
+def compare(
+    source: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    kind: str | None = None,
+    task: str | None = None,
+    systems: Sequence[Any] | None = None,
+    metric: str | None = None,
+    splits: int = 5,
+    test: float | str = 0.2,
+    groups: Any = "auto",
+    search: int = 0,
+    seed: int = 0,
+    time_limit: float | None = 60.0,
+    total_time: float | None = None,
+    n_jobs: int = 1,
+    rivals: bool = True,
+    progress: bool | None = None,
+    announce: Callable[[Trial], None] | None = None,
+) -> Leaderboard:
+    """Fit every system that can do the task to the same splits, beside baselines, and rank them on held-out data.
+
+    Parameters
+    ----------
+    source : data, path or name
+        As for :func:`corollary.data.load`: a file, a name, a frame, an array, lists, a graph, ratings.
+    y : array-like, optional
+        The target of data in memory.
+    target : str, optional
+        The column to predict.
+    kind : str, optional
+        What the data are, if their form does not tell.
+    task : str, optional
+        One of ``TASKS``; by default what the data are most likely meant for.
+    systems : sequence of str or estimator, optional
+        Names or ids, and estimators or pipelines of your own; by default all that can do the task.
+    metric : str, optional
+        What ranks; by default what fits the data (the board says why).
+    splits : int, default=5
+        How many train and test parts. With ``test=0.2`` the first five are those of cross-validation.
+    test : float or "published", default=0.2
+        The share held out each time.
+    groups : "auto", str or array-like, optional
+        A column, or a label per row: rows with the same label stay on one side of each split. "auto" takes a column
+        whose name says that it is an id and whose values come again; None takes none.
+    search : int, default=0
+        Number of settings to try for each system, inside each training part, by successive halving.
+    seed : int, default=0
+        For the splits and for every ``random_state``.
+    time_limit : float, default=60
+        Seconds for each fit. Systems of the library stop then and are measured as they stand; others have no result.
+    total_time : float, optional
+        Seconds for the whole board. Rounds go split by split, so that everyone has a score before anyone has two.
+    n_jobs : int, default=1
+        Processes, through joblib.
+    rivals : bool, default=True
+        Whether baselines and scikit-learn's usual estimators take part.
+    progress : bool, optional
+        Whether to show a bar with results as they come in; by default on a terminal.
+    announce : callable, optional
+        Told every :class:`~corollary.comparison.trials.Trial` as it is ready.
+
+    Returns
+    -------
+    Leaderboard
+        ``board.best`` is the first system, fitted to all the data; ``board.frame``, ``board.to_html()`` and
+        ``board.plot()`` show all of it.
+
+    Examples
+    --------
+    >>> from corollary import compare
+    >>> board = compare("iris", systems=["softmax-regression"], splits=2)
+    >>> board.task, board.metric, board.winner["system"]
+    ('classification', 'accuracy', 'softmax-regression')
+    """
+    dataset = _loaded(source, y, kind, target)
+    task = task or task_of(dataset)
+    if task not in TASKS:
+        raise errors.unknown("compare", "task", task, TASKS)
+    job, notes = TASKS[task], []
+    ranking = _ranking(job, dataset, metric)
+    chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
+    dataset, groups, said = _grouped(dataset, groups)
+    notes += [said] if said else []
+    parts = list(parts_of(dataset, task, splits, test, seed, groups))
+    how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
+    clock = _Clock(time_limit, total_time, len(chosen))
+    trials: list[Trial] = []
+    with bar(progress, len(chosen) * len(parts), task, ranking[0]) as show:
+        for trial in _rounds(chosen, task, parts, how, clock, n_jobs):
+            trials.append(trial)
+            show(trial)
+            if announce is not None:
+                announce(trial)
+    if clock.over():
+        notes.append(f"The total of {total_time:g} s was used up before all splits were done.")
+    kept, held = (
+        (len(part) for part in parts[0]) if dataset.kind not in ("ratings", "graph") else (1 - 0.2, 0.2)
+    )
+    again = partial(_again, {rival.id: rival for rival in chosen}, task, dataset, how, time_limit)
+    return board_of(trials, chosen, dataset, task, ranking, job.directions, held / kept, notes, again)
+
+
+def _loaded(source: Any, y: Any, kind: str | None, target: str | None) -> Dataset:
+    if y is None:
+        return data.load(source, kind, target)
+    return data.load(source, kind, target, y=y)
+
+
+def _ranking(job: Any, dataset: Dataset, metric: str | None) -> tuple[str, str]:
+    if metric is not None:
+        if metric not in job.directions:
+            raise errors.unknown("compare", "metric", metric, job.directions)
+        return metric, "as asked"
+    return job.ranks(dataset) if job.ranks is not None else (job.metric, "")
+
+
+def _entrants(found: list[Rival], job: Any, dataset: Dataset, wanted: bool) -> list[Rival]:
+    """Return systems and baselines with ids of their own."""
+    others = job.rivals(dataset) if wanted and job.rivals is not None else []
+    seen: dict[str, int] = {}
+    chosen = []
+    for rival in [*others, *found]:
+        seen[rival.id] = seen.get(rival.id, 0) + 1
+        chosen.append(rival if seen[rival.id] == 1 else replace(rival, id=f"{rival.id}-{seen[rival.id]}"))
+    return chosen
+
+
+# --- groups ----------------------------------------------------------------------------------------------
+
+
+def _grouped(dataset: Dataset, groups: Any) -> tuple[Dataset, Any, str]:
+    """Return the data without the column that groups it, the labels, and a sentence that says so."""
+    frame = dataset.X if hasattr(dataset.X, "iloc") else None
+    if groups is None or (isinstance(groups, str) and groups == "auto" and dataset.kind != "table"):
+        return dataset, None, ""
+    if isinstance(groups, str):
+        names = [str(name) for name in dataset.feature_names or (frame.columns if frame is not None else ())]
+        name = next(filter(partial(_is_group, dataset, names), names), None) if groups == "auto" else groups
+        if name is None:
+            return dataset, None, ""
+        if name not in names:
+            raise errors.unknown(
+                "compare", "column", name, names, "groups= names a column, or is a list of labels."
+            )
+        labels = _column(dataset, names.index(name))
+        rest = [i for i, other in enumerate(names) if other != name]
+        X = frame.iloc[:, rest] if frame is not None else dataset.X[:, rest]
+        said = f"Rows with the same {name!r} stay on one side of each split; the column is not a feature."
+        return replace(dataset, X=X, feature_names=[names[i] for i in rest]), labels, said
+    labels = np.asarray(groups)
+    return dataset, labels, f"Rows of the same of {len(np.unique(labels.astype(str)))} groups stay together."
+
+
+def _is_group(dataset: Dataset, names: list[str], name: str) -> bool:
+    """Whether a column is called an id and its values come again, so that rows of one value belong together."""
+    if (
+        not name.lower().rstrip("_ ").endswith(("_id", " id", "-id"))
+        and name.lower() != "id"
+        and name[-2:] != "Id"
+    ):
+        return False
+    labels = _column(dataset, names.index(name)).astype(str)
+    distinct = len(np.unique(labels))
+    return 10 <= distinct < 0.9 * len(labels)
+
+
+def _column(dataset: Dataset, j: int) -> np.ndarray:
+    X = dataset.X
+    return np.asarray(X.iloc[:, j] if hasattr(X, "iloc") else X[:, j])
+
+
+# --- rounds ----------------------------------------------------------------------------------------------
+
+
+class _Clock:
+    """How long a fit may take, of what is left."""
+
+    def __init__(self, each: float | None, total: float | None, n: int) -> None:
+        self.each, self.total, self.n = each, total, n
+        self.start = monotonic()
+
+    def left(self) -> float:
+        return float("inf") if self.total is None else self.total - (monotonic() - self.start)
+
+    def over(self) -> bool:
+        return self.left() < LEAST
+
+    def seconds(self, waiting: int, jobs: int) -> float | None:
+        """Return the limit for the next fit: in the first round everyone who waits gets an equal share."""
+        share = max(LEAST, self.left() * jobs / max(1, waiting) / 1.5)  # 1.5: the grace of `trials`
+        limits = [limit for limit in (self.each, share) if limit is not None and np.isfinite(limit)]
+        return min(limits) if limits else None
+
+
+def _rounds(
+    rivals: list[Rival], task: str, parts: list[Any], how: dict[str, Any], clock: _Clock, n_jobs: int
+) -> Iterator[Trial]:
+    """Yield trials, split by split; who fails once is not tried again."""
+    failed: set[str] = set()
+    for j, (kept, held) in enumerate(parts):
+        waiting = [rival for rival in rivals if rival.id not in failed]
+        for trial in _round(waiting, task, kept, held, j, how, clock, n_jobs):
+            if trial.error:
+                failed.add(trial.rival)
+            yield trial
+        if clock.over():
+            return
+
+
+def _round(
+    waiting: list[Rival],
+    task: str,
+    kept: Any,
+    held: Any,
+    j: int,
+    how: dict[str, Any],
+    clock: _Clock,
+    n_jobs: int,
+) -> Iterator[Trial]:
+    if n_jobs == 1:
+        for i, rival in enumerate(waiting):
+            if clock.over():
+                return
+            seconds = clock.seconds(len(waiting) - i, 1)
+            yield try_out(rival, task, kept, held, part=j, seconds=seconds, **how)
+        return
+    from joblib import Parallel, cpu_count, delayed
+
+    jobs = n_jobs if n_jobs > 0 else max(1, cpu_count() + 1 + n_jobs)
+    seconds = clock.seconds(len(waiting), jobs)
+    call = delayed(try_out)
+    yield from Parallel(n_jobs, return_as="generator_unordered")(
+        call(rival, task, kept, held, part=j, seconds=seconds, **how) for rival in waiting
+    )
+
+
+def _searcher(n: int, metric: str) -> Any:
+    from corollary.comparison.search import searched
+
+    return partial(searched, n=n, metric=metric)
+
+
+def _again(
+    rivals: dict[str, Rival],
+    task: str,
+    dataset: Dataset,
+    how: dict[str, Any],
+    seconds: float | None,
+    system: str,
+) -> Chosen:
+    """Return a system fitted to all the data."""
+    from corollary.comparison.forecasts import LONGEST
+
+    if task == "forecasting":
+        dataset = replace(dataset, extra={**dataset.extra, "horizon": LONGEST})
+    model, train, reader = prepare(rivals[system], task, dataset, how["seed"], how["search"])
+    fit(model, rivals[system], task, train, seconds)
+    model = getattr(model, "best_estimator_", model)
+    return Chosen(model, reader, dataset)

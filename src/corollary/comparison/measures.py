@@ -1,0 +1,248 @@
+"""What is measured on held-out data: for each task a function ``(model, held) -> {metric: number}``.
+
+A board lists all of them; which one ranks is decided by :mod:`corollary.comparison.tasks`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+from corollary.data.dataset import Dataset
+
+__all__ = [
+    "answers",
+    "classes",
+    "codes",
+    "draws",
+    "groups",
+    "labelled",
+    "likelihood",
+    "numbers",
+    "parts",
+    "pixels",
+    "separation",
+    "texts",
+]
+
+
+# --- classes ---------------------------------------------------------------------------------------------
+
+
+def labelled(model: Any, held: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return true and predicted classes, the probabilities (n, n_classes) and the classes of their columns.
+
+    Of a graph the nodes of ``test_mask`` count. A model without probabilities gives its decision to the class it
+    predicts.
+    """
+    truth, predicted = held.y, np.asarray(model.predict(held.X))
+    mask: Any = slice(None)
+    if held.kind == "graph":
+        truth = held.X.y
+        if getattr(held.X, "test_mask", None) is not None:
+            mask = np.asarray(held.X.test_mask, dtype=bool)
+    truth, predicted = np.asarray(truth)[mask], predicted[mask]
+    known = np.unique(np.concatenate([np.asarray(model.classes_, dtype=truth.dtype), truth]))
+    chances = np.zeros((len(truth), len(known)))
+    if hasattr(model, "predict_proba"):
+        given = np.asarray(model.predict_proba(held.X), dtype=np.float64)[mask]
+        chances[:, np.searchsorted(known, np.asarray(model.classes_, dtype=truth.dtype))] = given
+    else:
+        chances[np.arange(len(truth)), np.searchsorted(known, predicted.astype(truth.dtype))] = 1.0
+    return truth, predicted.astype(truth.dtype), chances, known
+
+
+def classes(model: Any, held: Dataset) -> dict[str, float]:
+    """Return accuracy, balanced accuracy, macro F1, ROC AUC, log-loss and calibration error."""
+    from sklearn import metrics
+
+    truth, predicted, chances, known = labelled(model, held)
+    code = np.searchsorted(known, truth)
+    found = {
+        "accuracy": float(np.mean(truth == predicted)),
+        "balanced accuracy": float(np.mean([np.mean(predicted[truth == c] == c) for c in np.unique(truth)])),
+        "F1": float(metrics.f1_score(truth, predicted, average="macro", zero_division=0.0)),
+        "ROC AUC": _auc(code, _ranking(model, held, chances)),
+    }
+    if hasattr(model, "predict_proba"):
+        right = chances[np.arange(len(code)), code]
+        found["log-loss"] = float(-np.log(np.clip(right, 1e-15, 1)).mean())
+        found["calibration error"] = calibration_error(chances, code)
+    return found
+
+
+def _ranking(model: Any, held: Dataset, chances: np.ndarray) -> np.ndarray:
+    """Return what orders the samples for the ROC: probabilities, or else the decision function of two classes."""
+    if hasattr(model, "predict_proba") or not hasattr(model, "decision_function") or chances.shape[1] != 2:
+        return chances
+    score = np.asarray(model.decision_function(held.X))
+    return np.column_stack([-score, score]) if score.ndim == 1 else chances
+
+
+def _auc(code: np.ndarray, chances: np.ndarray) -> float:
+    """Return the area under the ROC of two classes, or the mean of each class against the rest."""
+    from sklearn.metrics import roc_auc_score
+
+    present = np.unique(code)
+    if len(present) < 2:
+        return float("nan")
+    chosen = present[-1:] if chances.shape[1] == 2 else present
+    return float(np.mean([roc_auc_score(code == c, chances[:, c]) for c in chosen]))
+
+
+def calibration_error(chances: np.ndarray, code: np.ndarray, bins: int = 10) -> float:
+    """Return the mean distance between the confidence in the predicted class and how often it is right."""
+    confidence, right = chances.max(1), chances.argmax(1) == code
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(place, confidence - right, minlength=bins)
+    return float(np.abs(gaps).sum() / len(code))
+
+
+# --- numbers ---------------------------------------------------------------------------------------------
+
+
+def numbers(model: Any, held: Dataset) -> dict[str, float]:
+    """Return R², and root-mean-square and mean absolute error in the units of the target."""
+    from sklearn.metrics import r2_score
+
+    truth = np.asarray(held.y, dtype=np.float64)
+    error = truth - np.asarray(model.predict(held.X), dtype=np.float64).reshape(truth.shape)
+    return {
+        "R²": float(r2_score(truth, truth - error)) if len(truth) > 1 else float("nan"),
+        "RMSE": float(np.sqrt(np.mean(error**2))),
+        "mean absolute error": float(np.mean(np.abs(error))),
+    }
+
+
+# --- groups, codes, draws --------------------------------------------------------------------------------
+
+
+def groups(model: Any, held: Dataset) -> dict[str, float]:
+    """Return how far groups agree with known classes."""
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    found = np.asarray(model.predict(held.X))
+    return {
+        "adjusted Rand index": float(adjusted_rand_score(held.y, found)),
+        "mutual information": float(normalized_mutual_info_score(held.y, found)),
+    }
+
+
+def separation(model: Any, held: Dataset) -> dict[str, float]:
+    """Return how far groups lie apart."""
+    from sklearn.metrics import silhouette_score
+
+    labels = np.asarray(model.predict(held.X))
+    several = 1 < len(np.unique(labels)) < len(labels)
+    return {"silhouette": float(silhouette_score(held.X, labels)) if several else 0.0}
+
+
+def codes(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the share of variance that codes keep, mean over the columns."""
+    from sklearn.metrics import r2_score
+
+    X = _dense(held.X)
+    again = np.asarray(model.inverse_transform(model.transform(held.X)), dtype=np.float64)
+    varies = X.std(0) > 0
+    return {"variance kept": float(r2_score(X[:, varies], again[:, varies]))}
+
+
+def draws(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the Fréchet distance between drawn and held-out rows, and how well a neighbour tells them apart.
+
+    The second is the share of rows whose nearest neighbour is of the same origin, as a distance from 1/2: 0 if draws
+    cannot be told from data, 1/2 if they can always be, or if they are copies.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    from corollary.metrics import frechet_distance
+
+    real = _dense(held.X)
+    drawn = np.asarray(model.sample(len(real)), dtype=np.float64)
+    scale = real.std(0) + 1e-12
+    both = np.concatenate([real, drawn]) / scale
+    nearest = NearestNeighbors(n_neighbors=2).fit(both).kneighbors(return_distance=False, n_neighbors=1)[:, 0]
+    origin = np.arange(len(both)) < len(real)
+    told = float(np.mean(origin == origin[nearest]))
+    return {
+        "Fréchet distance": frechet_distance(real / scale, drawn / scale),
+        "told from data": abs(told - 0.5),
+    }
+
+
+def _dense(X: Any) -> np.ndarray:
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+
+
+# --- densities -------------------------------------------------------------------------------------------
+
+
+def likelihood(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the mean log-likelihood of a sample in nats; of tables also in bits per dimension.
+
+    Rows of a table are measured by :class:`~corollary.comparison.densities.DensityOfData`: with the noise of rounding
+    and in the units of the data.
+    """
+    from corollary.comparison.densities import DensityOfData, bits_of_plain
+
+    if held.kind not in ("table", "image"):
+        return {"log-likelihood": float(model.score(held.X))}
+    if isinstance(model, DensityOfData):
+        return {"bits per dimension": model.bits_per_dimension(held.X), "log-likelihood": model.score(held.X)}
+    X = _dense(held.X)
+    if getattr(model, "likelihood_", "") == "bernoulli" and not np.isin(X, (0, 1)).all():
+        must = "a Bernoulli likelihood is a probability of zeros and ones"
+        do = "`corollary compare --task density` measures it as a density."
+        raise errors.value(type(model).__name__, must, "values between them", do)
+    bits, nats = bits_of_plain(model, X, pixels="image_shape" in held.extra)
+    return {"bits per dimension": bits, "log-likelihood": nats}
+
+
+# --- parts and texts -------------------------------------------------------------------------------------
+
+
+def pixels(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the mean intersection over union of the classes of pixels."""
+    return {"intersection over union": float(model.score(held.X, held.y))}
+
+
+def parts(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the share of parts that are labelled rightly, and the macro F1 of their labels."""
+    from sklearn.metrics import f1_score
+
+    truth = np.concatenate([np.asarray(part) for part in held.y])
+    found = np.concatenate([np.asarray(part) for part in model.predict(held.X)]).astype(truth.dtype)
+    return {
+        "F1": float(f1_score(truth, found, average="macro", zero_division=0.0)),
+        "accuracy": float(np.mean(truth == found)),
+    }
+
+
+def texts(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the share of texts that are exactly right, and of character trigrams that are (F1)."""
+    said, wanted = list(model.predict(held.X)), list(held.y)
+    return {
+        "exact": float(np.mean([a == b for a, b in zip(said, wanted)])),
+        "trigram F1": float(np.mean([_overlap(a, b) for a, b in zip(said, wanted)])),
+    }
+
+
+def answers(model: Any, held: Dataset) -> dict[str, float]:
+    """Return the share of exact answers, and the mean overlap of their words (F1)."""
+    said, wanted = list(model.predict(held.X)), list(held.y)
+    return {
+        "exact": float(model.score(held.X, held.y)),
+        "word F1": float(
+            np.mean([_overlap(str(a).split(), str(b).split(), 1) for a, b in zip(said, wanted)])
+        ),
+    }
+
+
+def _overlap(a: Any, b: Any, n: int = 3) -> float:
+    from collections import Counter
+
+    one, two = (Counter(tuple(x[i : i + n]) for i in range(max(1, len(x) - n + 1))) for x in (a, b))
+    shared = sum((one & two).values())
+    return 2 * shared / (sum(one.values()) + sum(two.values()))

@@ -1,0 +1,142 @@
+"""One trial: a rival, fitted to one training part and measured on its held-out part, within a time limit.
+
+Fits of the library end by themselves when the time is up and are measured as they stand. What cannot be asked to stop
+is interrupted by an alarm, and has no result.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from corollary.comparison.rivals import Reader, Rival
+from corollary.data.dataset import Dataset
+from corollary.engine.run import Run
+from corollary.errors import CorollaryWarning
+from corollary.roletable import TASKS
+
+__all__ = ["Trial", "fit", "prepare", "try_out", "within"]
+
+GRACE = 0.5  # of the limit, and at least a second: for what a step or a measurement takes after the limit
+
+AROUND = 20.0  # seconds for reading, importing and compiling before a fit, and for measuring after it
+FEW = 10000  # rows
+
+
+class OutOfTime(Exception):
+    """Raised inside what runs longer than it may."""
+
+
+@dataclass
+class Trial:
+    """What came of it."""
+
+    rival: str
+    part: int
+    scores: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str = ""
+    stopped: bool = False  # by the time limit, with a result
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Raise :class:`OutOfTime` in the block when the time is up; only the main thread can be interrupted so."""
+    main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def on_alarm(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    previous = signal.signal(signal.SIGALRM, on_alarm)
+    # Again and again: an exception inside a callback of compiled code is swallowed.
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def prepare(
+    rival: Rival, task: str, kept: Dataset, seed: int, search: Any = None
+) -> tuple[Any, Dataset, Reader]:
+    """Return the model to fit, the training part as it takes it, and how it reads other parts."""
+    reader = Reader(rival)
+    train = reader.learn(kept)
+    model = rival.make(train, seed)
+    adapt = TASKS[task].adapt
+    model = adapt(model, train, seed) if adapt is not None else model
+    return search(model, task, train, seed) if search is not None else model, train, reader
+
+
+def fit(model: Any, rival: Rival, task: str, train: Dataset, seconds: float | None) -> bool:
+    """Fit, and return whether the time limit stopped it."""
+    with (
+        Run(time_limit=seconds, progress=False),
+        _threads(rival, train),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        with_y = train.y is not None and train.kind != "graph" and task not in ("density", "generation")
+        model.fit(train.X, train.y) if with_y else model.fit(train.X)
+    ended = [str(w.message) for w in caught if issubclass(w.category, CorollaryWarning)]
+    return any("time limit" in text for text in ended)
+
+
+def _threads(rival: Rival, train: Dataset) -> Any:
+    """Return one thread for scikit-learn on few rows: its threads wait for each other longer than they work."""
+    from threadpoolctl import threadpool_limits
+
+    few = rival.group != "corollary" and len(train) < FEW
+    return threadpool_limits(1) if few else nullcontext()
+
+
+def try_out(
+    rival: Rival,
+    task: str,
+    kept: Dataset,
+    held: Dataset,
+    *,
+    part: int = 0,
+    seed: int = 0,
+    seconds: float | None = None,
+    search: Any = None,
+) -> Trial:
+    """Fit, measure, and return what came of it; whatever goes wrong becomes a line of text."""
+    trial, start = Trial(rival.id, part), perf_counter()
+    hard = None if seconds is None else seconds + max(1.0, GRACE * seconds)
+    other = None if seconds is None else max(AROUND, seconds)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with within(other):
+                model, train, reader = prepare(rival, task, kept, seed, search)
+            start = perf_counter()
+            with within(hard):
+                trial.stopped = fit(model, rival, task, train, seconds)
+            trial.seconds = perf_counter() - start
+            with within(other):
+                found = TASKS[task].numbers(model, reader(held))
+        trial.scores = {name: value for name, value in found.items() if np.isfinite(value)}
+        if not trial.scores:
+            trial.error = f"no finite score: {found}"
+    except OutOfTime:
+        trial.error = f"no result within {seconds:g} s" if not trial.seconds else "measuring took too long"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        trial.error = f"{type(error).__name__}: {error}".splitlines()[0]
+    trial.seconds = trial.seconds or perf_counter() - start
+    return trial

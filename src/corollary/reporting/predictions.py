@@ -1,0 +1,149 @@
+"""Sections about predictions: classes and numbers, where they go wrong, and what they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from corollary import plot
+from corollary.comparison.measures import classes, labelled
+from corollary.data.dataset import Dataset
+from corollary.reporting.pages import Table
+
+__all__ = ["classified", "importances", "predicted"]
+
+WORST, COLUMNS, ROWS = 12, 6, 1000  # cases shown, features shown with them, rows that are permuted
+
+
+def classified(model: Any, dataset: Dataset) -> Iterator[Any]:
+    """Yield measures by class, confusion, ROC, precision and recall, calibration, the worst cases and importances."""
+    if (dataset.X.y if dataset.kind == "graph" else dataset.y) is None:
+        return
+    truth, found, chances, known = labelled(model, dataset)
+    numbers = classes(model, dataset)
+    names, counts = np.unique(truth, return_counts=True)
+    common, share = names[counts.argmax()], counts.max() / counts.sum()
+    text = f"{numbers['accuracy']:.1%} are right; always saying {common} would be right in {share:.1%}. "
+    text += f"Balanced accuracy {numbers['balanced accuracy']:.3f} (chance: {1 / len(names):.3f})."
+    yield (
+        "By class",
+        Table(text, ("class", "precision", "recall", "F1", "true", "predicted"), _by_class(truth, found)),
+        None,
+    )
+    yield "Confusion", "True classes in rows, predicted ones in columns.", plot.confusion(truth, found)
+    if hasattr(model, "predict_proba"):
+        code = np.searchsorted(known, truth)
+        text = f"ROC AUC {numbers['ROC AUC']:.3f}, log-loss {numbers['log-loss']:.3f}; "
+        text += f"confidence is off by {numbers['calibration error']:.3f} in the mean."
+        yield "Probabilities", text, plot.probabilities(code, chances, [str(c) for c in known])
+        right = chances[np.arange(len(code)), code]
+        yield from _worst_classes(dataset, truth, found, right)
+    yield from importances(model, dataset)
+
+
+def _by_class(truth: np.ndarray, found: np.ndarray) -> list[tuple[Any, ...]]:
+    from sklearn.metrics import precision_recall_fscore_support
+
+    names = np.unique(np.concatenate([truth, found]))
+    precision, recall, f1, support = precision_recall_fscore_support(
+        truth, found, labels=names, zero_division=0.0
+    )
+    said = [int(np.sum(found == name)) for name in names]
+    return [
+        (n, float(p), float(r), float(f), int(s), k)
+        for n, p, r, f, s, k in zip(names, precision, recall, f1, support, said)
+    ]
+
+
+def _worst_classes(dataset: Dataset, truth: Any, found: Any, right: np.ndarray) -> Iterator[Any]:
+    order = np.argsort(right, kind="stable")
+    order = order[(truth != found)[order]][:WORST]
+    if not len(order):
+        return
+    text = f"The {len(order)} cases in which the true class got the least probability."
+    rows = [(int(i), truth[i], found[i], f"{right[i]:.3f}", *_described(dataset, i)) for i in order]
+    headings = ("row", "true", "predicted", "probability of the true class", *_columns(dataset))
+    yield (
+        "Worst cases",
+        Table(text, headings, rows),
+        _pictured(dataset, order, [f"{truth[i]}, not {found[i]}" for i in order]),
+    )
+
+
+def predicted(model: Any, dataset: Dataset) -> Iterator[Any]:
+    """Yield predictions, residuals, the worst cases and importances."""
+    if dataset.y is None:
+        return
+    truth = np.asarray(dataset.y, dtype=np.float64)
+    said = np.asarray(model.predict(dataset.X), dtype=np.float64).reshape(truth.shape)
+    error = (said - truth).reshape(len(truth), -1)
+    text = (
+        f"Half of the predictions are within {np.median(np.abs(error)):.4g} of the truth, nine of ten within "
+    )
+    text += (
+        f"{np.quantile(np.abs(error), 0.9):.4g}; the target has a standard deviation of {truth.std():.4g}."
+    )
+    yield "Predictions", text, plot.predictions(truth, said)
+    if truth.ndim == 1:
+        text = f"Mean {error.mean():.4g}: left against the prediction, right how they are distributed."
+        yield "Residuals", text, plot.residuals(said, truth)
+        order = np.argsort(-np.abs(error[:, 0]), kind="stable")[:WORST]
+        rows = [
+            (int(i), float(truth[i]), float(said[i]), float(error[i, 0]), *_described(dataset, i))
+            for i in order
+        ]
+        headings = ("row", "true", "predicted", "error", *_columns(dataset))
+        yield "Worst cases", Table("The largest errors.", headings, rows), None
+    yield from importances(model, dataset)
+
+
+# --- what a case looks like ------------------------------------------------------------------------------
+
+
+def _columns(dataset: Dataset) -> list[str]:
+    if dataset.kind == "table" and "image_shape" not in dataset.extra and not hasattr(dataset.X, "tocsr"):
+        names = dataset.feature_names or [f"x{i}" for i in range(dataset.X.shape[1])]
+        return [str(name) for name in names[:COLUMNS]]
+    return ["text"] if dataset.kind == "text" else []
+
+
+def _described(dataset: Dataset, i: int) -> list[Any]:
+    if dataset.kind == "text":
+        text = " ".join(str(dataset.X[i]).split())
+        return [text if len(text) <= 240 else text[:239] + "…"]
+    n = len(_columns(dataset))
+    return [float(v) for v in np.asarray(dataset.X[i : i + 1]).ravel()[:n]] if n else []
+
+
+def _pictured(dataset: Dataset, order: np.ndarray, titles: list[str]) -> Any:
+    shape = dataset.extra.get("image_shape")
+    if dataset.kind == "image":
+        return plot.image_grid(np.asarray(dataset.X)[order], columns=6, titles=titles)
+    if not shape:
+        return None
+    return plot.image_grid(np.asarray(dataset.X)[order].reshape(-1, *shape), columns=6, titles=titles)
+
+
+# --- what it depends on ----------------------------------------------------------------------------------
+
+
+def importances(model: Any, dataset: Dataset) -> Iterator[Any]:
+    """Yield how much worse the predictions of a table get when one column is shuffled (permutation importance)."""
+    from sklearn.inspection import permutation_importance
+
+    if dataset.kind != "table" or hasattr(dataset.X, "tocsr") or "image_shape" in dataset.extra:
+        return
+    X, y = np.asarray(dataset.X)[:ROWS], np.asarray(dataset.y)[:ROWS]
+    if not 2 <= X.shape[1] <= 200 or len(X) < 20:
+        return
+    scoring = "balanced_accuracy" if hasattr(model, "classes_") else "r2"
+    found = permutation_importance(model, X, y, n_repeats=5, random_state=0, scoring=scoring)
+    names = [str(name) for name in dataset.feature_names or [f"x{i}" for i in range(X.shape[1])]]
+    order = np.argsort(-found.importances_mean, kind="stable")[:20]
+    text = f"How much {scoring.replace('_', ' ')} falls when a column is shuffled, mean and deviation of five shuffles."
+    figure = plot.importances(
+        [names[i] for i in order], found.importances_mean[order], found.importances_std[order]
+    )
+    yield "Importances", text, figure
