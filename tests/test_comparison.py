@@ -1,61 +1,313 @@
-"""Leaderboards: the right systems, one split, honest failures."""
+"""Boards: the right rivals, honest splits and metrics, ties said, limits that hold, models to take away."""
+
+import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from corollary import catalog, compare
+from corollary import catalog, compare, data
 from corollary.comparison import TASKS, task_of
+from corollary.comparison.measures import calibration_error
+from corollary.comparison.statistics import differ, interval
 from corollary.data import Dataset, Graph
 
 
-def test_a_ratings_file_gets_a_leaderboard(tmp_path):
+def churn(n=400, share=0.075, seed=0):
+    """Return rows of which few are "yes", and no column that tells them apart."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 4)), columns=[*"abcd"])
+    frame["churn"] = np.where(rng.permutation(n) < share * n, "yes", "no")
+    return frame
+
+
+def ids(board):
+    return [row["system"] for row in board.rows]
+
+
+# --- rivals ----------------------------------------------------------------------------------------------
+
+
+def test_every_board_of_a_table_has_its_baseline_and_the_usual_tools():
+    board = compare("iris", systems=["softmax-regression"], splits=1)
+    groups = {row["system"]: row["group"] for row in board.rows}
+    assert groups["prior"] == "baseline"
+    names = {row["name"] for row in board.rows if row["group"] == "scikit-learn"}
+    assert {"HistGradientBoostingClassifier", "RandomForestClassifier", "LogisticRegression"} <= names
+    assert groups["softmax-regression"] == "corollary"
+
+
+def test_by_default_all_systems_of_the_role_take_part():
     rng = np.random.default_rng(0)
-    lines = ["user,item,rating"]
-    lines += [f"u{u},i{i},{rng.integers(1, 6)}" for u in range(30) for i in range(30) if rng.random() < 0.5]
-    path = tmp_path / "ratings.csv"
-    path.write_text("\n".join(lines))
-    board = compare(path)
-    assert board.task == "completion"
-    assert {row["system"] for row in board.rows} == {e.id for e in catalog.entries(role="completer")}
+    R = sparse.csr_matrix(np.where(rng.random((30, 30)) < 0.5, rng.integers(1, 6, (30, 30)), 0).astype(float))
+    board = compare(R, splits=1, time_limit=20)
+    assert board.task == "completion" and board.metric == "RMSE"
+    assert {e.id for e in catalog.entries(role="completer")} | {"popular"} == set(ids(board))
+    assert {row["system"] for row in board.rows if row["group"] == "baseline"} == {"popular", "baseline"}
     scores = [row["score"] for row in board.rows if row["score"] is not None]
     assert scores == sorted(scores)  # the smallest error comes first
-    assert 0.5 < scores[0] < 3
+    assert {"precision@10", "NDCG@10", "mean absolute error"} <= set(board.rows[0]["scores"])
 
 
-def test_scores_are_what_the_model_says():
-    from corollary import MLPClassifier, data
+def test_ones_own_estimators_and_pipelines_take_part():
+    own = [HistGradientBoostingClassifier(max_iter=5), make_pipeline(StandardScaler(), DummyClassifier())]
+    board = compare("iris", systems=own, splits=2, rivals="none")
+    assert set(ids(board)) == {"HistGradientBoostingClassifier", "StandardScaler + DummyClassifier"}
+    assert {row["group"] for row in board.rows} == {"yours"}
+    assert all(row["score"] is not None for row in board.rows)
+    with pytest.raises(TypeError, match="systems must be names or estimators; got int"):
+        compare("iris", systems=[3])
 
-    board = compare("iris", systems=["mlp"], seed=3)
-    kept, held = data.split(data.load("iris"), 0.2, 3)
-    model = MLPClassifier(random_state=3).fit(kept.X, kept.y)
-    assert board.rows[0]["score"] == model.score(held.X, held.y)
+
+def test_a_failure_is_a_row_with_its_reason():
+    board = compare("iris", systems=["als", "softmax-regression"], splits=2, rivals="none")
+    assert ids(board) == ["softmax-regression", "als"]
+    assert board.rows[1]["score"] is None
+    assert "must be of kind ratings" in board.rows[1]["error"]
+    assert "must be of kind ratings" in repr(board)
 
 
-def test_densities_of_integers_are_dequantised():
-    X = np.random.default_rng(0).integers(0, 3, size=(200, 4)).astype(float)
-    board = compare(X, task="density", systems=["gaussian-mixture", "pca"])
-    assert all(
-        row["score"] < 0 for row in board.rows
-    )  # a density of integers could be made arbitrarily large
+# --- honesty ---------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_crowned_for_what_the_most_frequent_class_gets():
+    board = compare(churn(), target="churn", systems=["logistic"], rivals="baselines")
+    assert board.metric == "ROC AUC" and "not 0.925" in board.why
+    baseline = next(row for row in board.rows if row["system"] == "prior")
+    assert baseline["score"] == 0.5 and baseline["scores"]["accuracy"] == pytest.approx(0.925)
+    assert board.winner is None and baseline["tied"]
+    assert board.verdict.startswith("No system is told apart from the baseline")
+
+
+def test_a_real_lead_is_a_lead():
+    board = compare("iris", systems=["softmax-regression"], rivals="baselines")
+    assert board.winner is not None and not next(r for r in board.rows if r["system"] == "prior")["tied"]
+    assert "of the best baseline (always the most frequent class)" in board.verdict
+
+
+def test_scores_are_what_the_model_says_on_each_split():
+    from corollary import SoftmaxRegression
+
+    board = compare("iris", systems=["softmax-regression"], seed=3, splits=5, rivals="none")
+    for part, (kept, held) in enumerate(data.splits(data.load("iris"), 5, 0.2, 3, stratify=True)):
+        mean, scale = kept.X.mean(0), kept.X.std(0)
+        model = SoftmaxRegression().fit((kept.X - mean) / scale, kept.y)
+        expected = model.score((held.X - mean) / scale, held.y)
+        assert board.rows[0]["splits"]["accuracy"][part] == pytest.approx(expected)
+
+
+def test_scales_come_from_the_training_part():
+    class Witness(ClassifierMixin, BaseEstimator):
+        seen = []
+
+        def fit(self, X, y):
+            Witness.seen.append(np.asarray(X))
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            Witness.seen.append(np.asarray(X))
+            return np.full(len(X), self.classes_[0])
+
+    from corollary.comparison.rivals import Reader, Rival
+
+    rng = np.random.default_rng(0)
+    kept, held = Dataset(rng.normal(3, 2, (50, 2))), Dataset(rng.normal(9, 1, (20, 2)))
+    reader = Reader(Rival("r", "r", "corollary", "table", lambda d, s: Witness(), standardise=True))
+    np.testing.assert_allclose(reader.learn(kept).X, (kept.X - kept.X.mean(0)) / kept.X.std(0))
+    np.testing.assert_allclose(reader(held).X, (held.X - kept.X.mean(0)) / kept.X.std(0))
+
+
+def test_rows_of_one_id_stay_together():
+    frame = churn(200)
+    frame["patient_id"] = np.repeat(np.arange(40), 5)
+    board = compare(frame, target="churn", systems=[DummyClassifier()], splits=2, rivals="none")
+    assert "same 'patient_id' stay on one side" in board.notes[0]
+    labels = frame["patient_id"].to_numpy()
+    for kept, held in data.splits(data.load(frame, target="churn"), 5, groups=labels):
+        assert not set(
+            labels[np.isin(frame["a"], kept.X["a"] if hasattr(kept.X, "columns") else kept.X[:, 0])]
+        ) & set(labels[np.isin(frame["a"], held.X["a"] if hasattr(held.X, "columns") else held.X[:, 0])])
+
+
+def test_the_interval_counts_the_overlap_of_training_parts():
+    scores = np.array([0.8, 0.9, 0.85, 0.95, 0.9])
+    width, deviation = interval(scores, 0.25)
+    from scipy import stats
+
+    assert deviation == pytest.approx(scores.std(ddof=1))
+    # of independent splits (ratio 0) it would be Student's; the overlap makes it wider by sqrt(1 + J n2 / n1)
+    plain = stats.t.interval(0.95, 4, scores.mean(), stats.sem(scores))
+    assert interval(scores, 0)[0] == pytest.approx(plain[1] - scores.mean())
+    assert width == pytest.approx((plain[1] - scores.mean()) * 1.5)
+    assert np.isnan(interval([0.5], 0.25)[0]) and not differ([0.5], [0.9], 0.25)
+    assert differ(scores, scores - 0.3, 0.25) and not differ(scores, scores[::-1], 0.25)
+
+
+def test_calibration_error_by_hand():
+    chances = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
+    # bin 0.9: confidence 0.9, right 1 of 2; bin 0.8: right; bin 0.6: wrong
+    assert calibration_error(chances, np.array([0, 1, 1, 0])) == pytest.approx((0.8 + 0.2 + 0.6) / 4)
+
+
+# --- time ------------------------------------------------------------------------------------------------
+
+
+class Sleeper(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        for _ in range(10000):
+            time.sleep(0.01)
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_what_does_not_stop_by_itself_is_stopped():
+    board = compare("iris", systems=[Sleeper()], splits=5, rivals="none", time_limit=0.3)
+    assert board.rows[0]["error"] == "no result within 0.3 s"
+    assert (
+        board.rows[0]["seconds"] < 60
+    )  # of the 100 s that it would take; one split, for who fails is not tried again
+
+
+def test_the_whole_board_has_a_limit_and_all_get_a_turn():
+    board = compare(
+        "iris", systems=[Sleeper(), DummyClassifier()], splits=1000, rivals="none", total_time=3.0
+    )
+    rows = {row["system"]: row for row in board.rows}
+    assert rows["DummyClassifier"]["score"] is not None
+    assert 1 <= rows["DummyClassifier"]["n"] < 1000
+    assert "no result within" in rows["Sleeper"]["error"]
+    assert any("total of 3 s" in note for note in board.notes)
+
+
+# --- what comes out --------------------------------------------------------------------------------------
+
+
+def test_frame_page_and_picture(tmp_path):
+    board = compare("iris", systems=["softmax-regression", "als"], splits=3, rivals="baselines")
+    frame = board.frame
+    assert frame["place"].iloc[0] == 1 and np.isnan(frame["place"].iloc[-1])
+    assert {"accuracy", "accuracy ±", "log-loss", "group", "tied", "error"} <= set(frame.columns)
+    text = board.to_html(tmp_path / "board.html")
+    assert board.verdict.split(" with ")[0] in text and "must be of kind ratings" in text
+    assert (tmp_path / "board.html").read_text().startswith("<!doctype html>")
+    axes = board.plot().axes[0]
+    means = [row["score"] for row in board.rows if row["score"] is not None]
+    low, high = axes.get_xlim()
+    assert low <= min(means) and max(means) <= high
+    assert any(line.get_linestyle() == "--" for line in axes.lines)  # the best baseline
+
+
+def test_a_row_far_below_the_baseline_does_not_hide_the_others():
+    from corollary.plot import leaderboard
+
+    rows = [{"system": "a", "group": "corollary", "score": -1.0, "width": 0.1}]
+    rows += [{"system": "b", "group": "baseline", "score": -2.0, "width": 0.1}]
+    rows += [{"system": "c", "group": "corollary", "score": -1e12, "width": 1e12}]
+    low, high = leaderboard(rows, "log-likelihood").axes[0].get_xlim()
+    assert low > -4 and high < 0  # c is an arrow at the edge
+
+
+def test_the_best_model_takes_data_as_they_were_given_and_is_saved(tmp_path):
+    from corollary.cli.using import predict_with
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(50, 20, 120), "colour": rng.choice(["red", "blue"], 120)})
+    frame["kind"] = np.where((frame["size"] > 50) ^ (frame["colour"] == "red"), "big", "small")
+    board = compare(frame, target="kind", systems=["logistic"], splits=2, rivals="none")
+    new = frame.drop(columns="kind").iloc[::-1]
+    said = board.best.predict(new)
+    assert set(said) <= {"big", "small"}
+    new.to_csv(tmp_path / "new.csv", index=False)
+    predict_with(
+        board.best.save(tmp_path / "run"), str(tmp_path / "new.csv"), tmp_path / "out.csv", None, None
+    )
+    assert pd.read_csv(tmp_path / "out.csv")["prediction"].tolist() == said.tolist()
+
+
+def test_a_saved_scikit_learn_model_says_the_same(tmp_path):
+    import joblib
+
+    board = compare("iris", systems=[HistGradientBoostingClassifier(max_iter=5)], splits=2, rivals="none")
+    iris = data.load("iris")
+    loaded = joblib.load(board.best.save(tmp_path) / "model.joblib")
+    np.testing.assert_array_equal(loaded.predict(iris.X), board.best.predict(iris.X))
+
+
+def test_arrays_with_targets_and_several_processes():
+    iris = data.load("iris")
+    one, two = (
+        compare(
+            iris.X,
+            iris.y,
+            systems=[HistGradientBoostingClassifier(max_iter=3)],
+            splits=2,
+            n_jobs=n,
+            rivals="baselines",
+        )
+        for n in (1, 2)
+    )
+    assert {r["system"]: r["splits"] for r in one.rows} == {r["system"]: r["splits"] for r in two.rows}
+
+
+def test_search_beats_a_bad_default():
+    bad = HistGradientBoostingClassifier(max_iter=10, learning_rate=1e-6, early_stopping=False)
+    iris = data.load("iris")
+    plain, searched = (
+        compare(iris, systems=[bad], splits=1, rivals="none", search=n, metric="log-loss") for n in (0, 6)
+    )
+    assert searched.rows[0]["score"] < plain.rows[0]["score"] - 0.1
+    assert isinstance(searched.best.model, HistGradientBoostingClassifier)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
 
 
 def test_topic_models_are_measured_alike():
     rng = np.random.default_rng(0)
     rates = rng.dirichlet(np.full(3, 0.1), 200) @ rng.dirichlet(np.full(40, 0.1), 3)
     counts = Dataset(sparse.csr_matrix(rng.poisson(40 * rates).astype(float)), name="counts")
-    board = compare(counts, task="topics", systems=["plsa", "lda"])
+    board = compare(counts, task="topics", systems=["plsa", "lda"], splits=1, rivals="baselines")
     scores = {row["system"]: row["score"] for row in board.rows}
-    # chance among 40 words is 40; of ten topics for three the prior of LDA makes the better use
-    assert scores["lda"] < 1.05 * scores["plsa"] and max(scores.values()) < 32
+    # chance among 40 words is 40; with seven topics for three, only LDA's prior keeps it ahead of the frequencies
+    assert scores["lda"] < min(scores["plsa"], scores["unigram"]) and scores["unigram"] < 40
+    assert "coherence" in board.rows[0]["scores"]
 
 
-def test_a_failure_is_a_row_with_its_reason():
-    board = compare("iris", systems=["als", "mlp"])
-    assert [row["system"] for row in board.rows] == ["mlp", "als"]
-    assert board.rows[1]["score"] is None
-    assert "must be of kind ratings" in board.rows[1]["error"]
-    assert "must be of kind ratings" in repr(board)
+def test_forecasts_are_of_the_future():
+    waves = [np.sin(2 * np.pi * np.arange(60) / 12 + p) for p in range(3)]
+    from corollary.comparison.tasks import parts_of
+
+    dataset = data.load([w[:, None] for w in waves], kind="sequence")
+    cuts = []
+    for kept, held in parts_of(dataset, "forecasting", 3, 0.3, 0):
+        for before, after in zip(kept.X, held.X):
+            np.testing.assert_array_equal(after[: len(before)], before)
+            assert len(after) > len(before)
+        cuts.append(len(kept.X[0]))
+    assert cuts == sorted(set(cuts))
+    from corollary.comparison.forecasts import Naive, ahead
+
+    season = Naive("season", held.extra["horizon"]).fit(kept.X)
+    assert season.season_ == 12 and ahead(season, held)["RMSE"] < 1e-9
+
+
+def test_nodes_are_compared_with_what_their_features_alone_say():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = (y[:, None] + rng.normal(0, 0.3, (60, 3))).astype(np.float32)
+    graph = Graph(x=x, edge_index=rng.integers(60, size=(2, 100)), y=y)
+    board = compare(graph, systems=["gcn"], splits=2, time_limit=20)
+    rows = {row["system"]: row for row in board.rows}
+    assert board.task == "nodes" and rows["prior"]["group"] == "baseline"
+    assert rows["sk-logistic"]["score"] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -74,15 +326,22 @@ def test_the_task_follows_from_the_data(dataset, task):
     assert task_of(dataset) == task
 
 
-def test_unknown_tasks_and_systems():
+def test_unknown_tasks_systems_and_metrics():
     with pytest.raises(ValueError, match="no task named 'densty'. Closest: 'density'"):
         compare("iris", task="densty")
     with pytest.raises(ValueError, match="no system named 'foo'"):
         compare("iris", systems=["foo"])
     with pytest.raises(ValueError, match="some system must do completion on data of kind table"):
         compare("iris", task="completion")
+    with pytest.raises(ValueError, match="no metric named 'acuracy'. Closest: 'accuracy'"):
+        compare("iris", metric="acuracy")
 
 
 def test_every_role_of_a_task_is_played_by_someone():
     known = {role for entry in catalog.entries() for role in entry.roles}
     assert {task.role for task in TASKS.values()} <= known
+
+
+def test_every_task_has_a_baseline():
+    for name, task in TASKS.items():
+        assert task.rivals is not None, f"{name} has nothing to beat"

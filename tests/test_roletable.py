@@ -24,7 +24,11 @@ def test_what_is_imported_later_exists():
             role.columns,
             role.draw,
             role.section,
-            *(part for task in role.tasks.values() for part in (task.measure, task.prepare)),
+            *(
+                part
+                for task in role.tasks.values()
+                for part in (task.measure, task.ranks, task.rivals, task.settings, task.adapt)
+            ),
         )
         if function is not None and function.__name__ != "<lambda>"
     ]

@@ -182,7 +182,7 @@ _ENTRIES = (
         "recommender",
         "ranks items for users",
         ask={"recommend": lambda model, X: model.recommend([0, 1], 3)},
-        section=_later("reporting.sections", "_recommended"),
+        section=_later("reporting.by_role", "_recommended"),
     ),
     Role(
         "classifier",
@@ -208,7 +208,7 @@ _ENTRIES = (
         ask={"generate": lambda model, X: model.generate(X[:2], max_new_tokens=5)},
         columns=_later("cli.using", "text_columns"),
         draw=lambda model, n: model.generate([""] * n, max_new_tokens=200),
-        section=_later("reporting.sections", "_continued"),
+        section=_later("reporting.by_role", "_continued"),
         tasks={
             "language": _task("bits per character", "tasks.perplexity", False, rivals="baselines.of_language")
         },
@@ -218,7 +218,7 @@ _ENTRIES = (
         "labels every part of a sample",
         ask=_methods("predict_proba", "predict"),
         columns=_later("cli.using", "part_columns"),
-        section=_later("reporting.sections", "_tagged"),
+        section=_later("reporting.by_role", "_tagged"),
         tasks={"tagging": _task("accuracy", "measures.parts", True, "F1", rivals="baselines.of_parts")},
     ),
     Role(
@@ -226,7 +226,7 @@ _ENTRIES = (
         "recalls stored patterns",
         ask=_methods("recall"),
         columns=_later("cli.using", "recalled_columns"),
-        section=_later("reporting.sections", "_recalled"),
+        section=_later("reporting.by_role", "_recalled"),
     ),
     Role(
         "regressor",
@@ -245,7 +245,7 @@ _ENTRIES = (
         "groups samples",
         ask=_methods("predict_proba", "predict"),
         columns=_predicted,
-        section=_later("reporting.sections", "_grouped"),
+        section=_later("reporting.by_role", "_grouped"),
         tasks={
             "clustering": _task(
                 "adjusted Rand index",
@@ -270,7 +270,7 @@ _ENTRIES = (
         "gives every pixel a class",
         ask=_methods("predict_proba", "predict"),
         columns=_predicted,
-        section=_later("reporting.sections", "_segmented"),
+        section=_later("reporting.by_role", "_segmented"),
         tasks={
             "segmentation": _task("intersection over union", "measures.pixels", rivals="baselines.of_pixels")
         },
@@ -280,7 +280,7 @@ _ENTRIES = (
         "continues series",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting.sections", "_forecast"),
+        section=_later("reporting.by_role", "_forecast"),
         tasks={
             "forecasting": _task(
                 "MASE",
@@ -297,7 +297,7 @@ _ENTRIES = (
         "turns texts into texts",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting.sections", "_translated"),
+        section=_later("reporting.by_role", "_translated"),
         tasks={
             "translation": _task("trigram F1", "measures.texts", True, "exact", rivals="baselines.of_texts")
         },
@@ -307,7 +307,7 @@ _ENTRIES = (
         "finds answers in passages",
         ask=_methods("predict"),
         columns=_predicted,
-        section=_later("reporting.sections", "_answered"),
+        section=_later("reporting.by_role", "_answered"),
         tasks={"answering": _task("exact", "measures.answers", True, "word F1", rivals="baselines.of_texts")},
     ),
     Role(
@@ -330,7 +330,7 @@ _ENTRIES = (
         "maps data to features",
         ask=_methods("transform"),
         columns=_later("cli.using", "code_columns"),
-        section=_later("reporting.sections", "_coded"),
+        section=_later("reporting.by_role", "_coded"),
         tasks={
             "reconstruction": _task(
                 "variance kept",
@@ -364,7 +364,7 @@ _ENTRIES = (
         "draws new samples",
         ask={"sample": lambda model, X: model.sample(4)},
         draw=lambda model, n: model.sample(n),
-        section=_later("reporting.sections", "_drawn"),
+        section=_later("reporting.by_role", "_drawn"),
         tasks={
             "generation": _task(
                 "Fréchet distance",

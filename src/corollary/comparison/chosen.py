@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Chosen:
     def __init__(self, model: Any, reader: Reader, dataset: Dataset) -> None:
         self.model = model
         self.reader = reader
-        self.kind, self.name = dataset.kind, dataset.name
+        self.kind, self.name, self.columns = dataset.kind, dataset.name, dataset.feature_names
         self._extra = {k: v for k, v in dataset.extra.items() if k in ("users", "items")}
 
     def __repr__(self) -> str:
@@ -40,6 +41,14 @@ class Chosen:
     def read(self, X: Any) -> Any:
         """Return data, given as to ``compare``, in the form that the model takes."""
         given = X if isinstance(X, Dataset) else data.load(X, self.kind)
+        if (
+            given.feature_names is None
+            and hasattr(given.X, "shape")
+            and given.X.shape[1:] == (len(self.columns or ()),)
+        ):
+            given = replace(
+                given, feature_names=self.columns
+            )  # an array has the columns in the order of the fit
         return self.reader(given).X
 
     def __getattr__(self, name: str) -> Any:

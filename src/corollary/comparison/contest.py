@@ -22,7 +22,7 @@ from corollary.roletable import TASKS
 
 __all__ = ["compare"]
 
-LEAST = 1.0  # seconds that a fit gets even if the total is nearly used up
+LEAST = 0.5  # seconds that a fit gets even if the total is nearly used up
 
 
 def compare(
@@ -42,7 +42,7 @@ def compare(
     time_limit: float | None = 60.0,
     total_time: float | None = None,
     n_jobs: int = 1,
-    rivals: bool = True,
+    rivals: str = "all",
     progress: bool | None = None,
     announce: Callable[[Trial], None] | None = None,
 ) -> Leaderboard:
@@ -81,8 +81,8 @@ def compare(
         Seconds for the whole board. Rounds go split by split, so that everyone has a score before anyone has two.
     n_jobs : int, default=1
         Processes, through joblib.
-    rivals : bool, default=True
-        Whether baselines and scikit-learn's usual estimators take part.
+    rivals : {"all", "baselines", "none"}, default="all"
+        Who takes part besides the systems: baselines and scikit-learn's usual estimators, or only baselines.
     progress : bool, optional
         Whether to show a bar with results as they come in; by default on a terminal.
     announce : callable, optional
@@ -97,7 +97,7 @@ def compare(
     Examples
     --------
     >>> from corollary import compare
-    >>> board = compare("iris", systems=["softmax-regression"], splits=2)
+    >>> board = compare("iris", systems=["softmax-regression"], rivals="baselines")
     >>> board.task, board.metric, board.winner["system"]
     ('classification', 'accuracy', 'softmax-regression')
     """
@@ -110,11 +110,11 @@ def compare(
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
     dataset, groups, said = _grouped(dataset, groups)
     notes += [said] if said else []
-    parts = list(parts_of(dataset, task, splits, test, seed, groups))
+    parts = parts_of(dataset, task, splits, test, seed, groups)
     how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
     clock = _Clock(time_limit, total_time, len(chosen))
     trials: list[Trial] = []
-    with bar(progress, len(chosen) * len(parts), task, ranking[0]) as show:
+    with bar(progress, len(chosen) * (1 if test == "published" else splits), task, ranking[0]) as show:
         for trial in _rounds(chosen, task, parts, how, clock, n_jobs):
             trials.append(trial)
             show(trial)
@@ -122,11 +122,13 @@ def compare(
                 announce(trial)
     if clock.over():
         notes.append(f"The total of {total_time:g} s was used up before all splits were done.")
-    kept, held = (
-        (len(part) for part in parts[0]) if dataset.kind not in ("ratings", "graph") else (1 - 0.2, 0.2)
-    )
     again = partial(_again, {rival.id: rival for rival in chosen}, task, dataset, how, time_limit)
-    return board_of(trials, chosen, dataset, task, ranking, job.directions, held / kept, notes, again)
+    return board_of(trials, chosen, dataset, task, ranking, job.directions, _ratio(test), notes, again)
+
+
+def _ratio(test: float | str) -> float:
+    """Return how many examples are held out for each that is fitted."""
+    return test / (1 - test) if isinstance(test, float) else 0.25
 
 
 def _loaded(source: Any, y: Any, kind: str | None, target: str | None) -> Dataset:
@@ -143,9 +145,12 @@ def _ranking(job: Any, dataset: Dataset, metric: str | None) -> tuple[str, str]:
     return job.ranks(dataset) if job.ranks is not None else (job.metric, "")
 
 
-def _entrants(found: list[Rival], job: Any, dataset: Dataset, wanted: bool) -> list[Rival]:
-    """Return systems and baselines with ids of their own."""
-    others = job.rivals(dataset) if wanted and job.rivals is not None else []
+def _entrants(found: list[Rival], job: Any, dataset: Dataset, wanted: str) -> list[Rival]:
+    """Return systems and baselines with ids of their own; baselines come first, since they cost nothing."""
+    if wanted not in ("all", "baselines", "none"):
+        raise errors.unknown("compare", "choice of rivals", str(wanted), ("all", "baselines", "none"))
+    others = job.rivals(dataset) if wanted != "none" and job.rivals is not None else []
+    others = [rival for rival in others if wanted == "all" or rival.group == "baseline"]
     seen: dict[str, int] = {}
     chosen = []
     for rival in [*others, *found]:
@@ -222,7 +227,7 @@ class _Clock:
 
 
 def _rounds(
-    rivals: list[Rival], task: str, parts: list[Any], how: dict[str, Any], clock: _Clock, n_jobs: int
+    rivals: list[Rival], task: str, parts: Iterator[Any], how: dict[str, Any], clock: _Clock, n_jobs: int
 ) -> Iterator[Trial]:
     """Yield trials, split by split; who fails once is not tried again."""
     failed: set[str] = set()

@@ -113,7 +113,7 @@ def from_catalog(
     """
 
     def make(data: Dataset, seed: int) -> Any:
-        model = catalog.create(entry.id)
+        model = entry.create()
         known = model.get_params()
         own = type(model)._compare_params(data) if hasattr(type(model), "_compare_params") else {}
         params = {**(settings(model, data) if settings else {}), **own}
@@ -131,7 +131,7 @@ def _by_scale(entry: catalog.Entry) -> bool:
 
     if entry.input != "table" or {"topic-model", "memory"} & set(entry.roles):
         return False
-    return not get_tags(catalog.create(entry.id)).input_tags.positive_only
+    return not get_tags(entry.create()).input_tags.positive_only
 
 
 BASELINES = {"baseline"}  # ids of the catalog that are there to be beaten
@@ -165,7 +165,7 @@ def _can(entry: catalog.Entry, dataset: Dataset) -> bool:
         return entry.module.endswith("whole") == (dataset.kind == "graphs")
     if "classifier" not in entry.roles or dataset.y is None or np.ndim(dataset.y) != 1:
         return True
-    tags = get_tags(catalog.create(entry.id)).classifier_tags
+    tags = get_tags(entry.create()).classifier_tags
     return tags is None or tags.multi_class or len(np.unique(np.asarray(dataset.y).astype(str))) <= 2
 
 

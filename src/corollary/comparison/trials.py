@@ -26,7 +26,7 @@ from corollary.roletable import TASKS
 
 __all__ = ["Trial", "fit", "prepare", "try_out", "within"]
 
-GRACE = 0.5  # of the limit, and at least a second: for what a step or a measurement takes after the limit
+GRACE = 0.5  # of the limit, and at least half a second: for what a step takes after the limit
 
 AROUND = 20.0  # seconds for reading, importing and compiling before a fit, and for measuring after it
 FEW = 10000  # rows
@@ -116,7 +116,7 @@ def try_out(
 ) -> Trial:
     """Fit, measure, and return what came of it; whatever goes wrong becomes a line of text."""
     trial, start = Trial(rival.id, part), perf_counter()
-    hard = None if seconds is None else seconds + max(1.0, GRACE * seconds)
+    hard = None if seconds is None else seconds + max(0.5, GRACE * seconds)
     other = None if seconds is None else max(AROUND, seconds)
     try:
         with warnings.catch_warnings():

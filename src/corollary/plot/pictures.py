@@ -288,12 +288,12 @@ def _limits(scores: np.ndarray, widths: np.ndarray, base: float | None, larger: 
     """Return the ends of the axis: everything, unless some are worse than the baseline by more than the others' range."""
     if not len(scores):
         return 0.0, 1.0
-    low, high = float((scores - widths).min()), float((scores + widths).max())
+    shown = np.ones(len(scores), dtype=bool)
     if base is not None:
         sign = 1.0 if larger else -1.0
         good = scores[sign * scores >= sign * base]
-        span = float(good.max() - good.min()) or abs(base) or 1.0
-        low, high = (max(low, base - span), high) if larger else (low, min(high, base + span))
+        shown = sign * scores >= sign * base - (float(good.max() - good.min()) or abs(base) or 1.0)
+    low, high = float((scores - widths)[shown].min()), float((scores + widths)[shown].max())
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 

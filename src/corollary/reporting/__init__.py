@@ -11,6 +11,7 @@ from typing import Any
 
 from corollary import __version__
 from corollary.data.dataset import Dataset
+from corollary.reporting.by_role import sections
 from corollary.reporting.lead import lead
 from corollary.reporting.pages import figure_tag, page, section_html, table_html
 
@@ -48,10 +49,3 @@ def report(
     body.append(f"<p class=soft>corollary {__version__}</p>")
     Path(path).write_text(page(type(model).__name__, "".join(body)), encoding="utf-8")
     return Path(path)
-
-
-def sections(model: Any, dataset: Dataset) -> Any:
-    """Yield the sections (heading, text or table, figure) that fit the model's roles."""
-    from corollary.reporting.sections import sections as found
-
-    yield from found(model, dataset)
