@@ -57,16 +57,25 @@ def within(seconds: float | None) -> Iterator[None]:
         return
 
     def on_alarm(number: int, frame: FrameType | None) -> None:
-        raise OutOfTime
+        if not _delicate(frame):  # otherwise the next alarm will do
+            raise OutOfTime
 
     previous = signal.signal(signal.SIGALRM, on_alarm)
-    # Again and again: an exception inside a callback of compiled code is swallowed.
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.5)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def _delicate(frame: FrameType | None) -> bool:
+    """Whether a module is being imported or compiled, which must not be left half done."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(("importlib._bootstrap", "llvmlite.", "numba.")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def prepare(
