@@ -117,7 +117,7 @@ class SequenceForecaster(BaseSequenceNetwork):
     def predict(self, X):
         """Return the next ``horizon`` steps of each series, (n, horizon, d)."""
         parts = self._query(X)
-        return np.stack(self._evaluate(parts, self._stepped if self.cell in RECURRENT else self._read_again))
+        return np.stack(self._evaluate(parts, self._stepped if self.cell in RECURRENT else self._reread))
 
     def score(self, X, y=None):
         """Return R^2 of the forecasts one step ahead, over all steps of all series."""
@@ -163,7 +163,7 @@ class SequenceForecaster(BaseSequenceNetwork):
             state = cell(net.inputs(now)[:, None], state)[1]
         return torch.stack(ahead, 1)
 
-    def _read_again(self, x: Tensor, lengths: Tensor) -> Tensor:
+    def _reread(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Feed forecasts back as further steps, each series at its own end."""
         rows, lengths = torch.arange(len(x), device=x.device), lengths.to(x.device)
         x = torch.cat([x, x.new_zeros(len(x), self.horizon, x.shape[2])], 1)
