@@ -263,7 +263,7 @@ def test_strangers_files_are_read_as_gensim_reads_them(binary, pack, tmp_path):
         ]
     with pytest.raises(ValueError, match="must be UTF-8; got .*Use unicode_errors="):
         read_word2vec(path, binary=binary, unicode_errors="strict")
-    with pytest.raises(KeyError, match="^KeyedVectors: no word named 'son'. Closest: 'sun', "):
+    with pytest.raises(KeyError, match="^KeyedVectors: no word named 'son'. Closest: .*'sun'"):
         ours["son"]
 
 
