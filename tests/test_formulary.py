@@ -29,6 +29,9 @@ from corollary.formulas.source import source
 FORMULAS = all_formulas()
 SHARED = Path(__file__).parents[2] / "shared"
 IDS = (Path(__file__).parent / "inventory.txt").read_text().split()
+MORE = (
+    (Path(__file__).parent / "inventory_more.txt").read_text().split()
+)  # of the second reading of the notes
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +44,8 @@ def one_thread():
 
 def test_every_id_of_the_inventory_is_there_and_unique():
     ids = [f.id for f in FORMULAS]
-    assert len(ids) == len(set(ids)) == 423
-    assert set(ids) == set(IDS)
+    assert len(ids) == len(set(ids))
+    assert len(IDS) == 423 and set(ids) == set(IDS) | set(MORE)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the inventory itself is not part of the project")
@@ -53,7 +56,7 @@ def test_our_list_of_ids_is_the_inventorys():
 
 def test_every_genuine_erratum_is_there():
     numbers = {e.number for f in FORMULAS for e in f.errata}
-    assert {f"E{i}" for i in range(1, 106)} <= numbers
+    assert {f"E{i}" for i in range(1, 114)} <= numbers
 
 
 def test_topics_are_those_of_the_table():
@@ -150,12 +153,7 @@ def test_systems_are_linked_to_code_by_formulas():
 def test_every_system_has_its_formulas():
     named = {system for f in FORMULAS for system in f.systems}
     systems = {line.split()[0] for line in (Path(__file__).parent / "systems.txt").read_text().splitlines()}
-    assert systems - named == {
-        "curriculum",
-        "dirichlet-process",
-        "rbm",
-        "transfer",
-    }  # the notes have words only
+    assert systems <= named
 
 
 def test_links_go_both_ways():

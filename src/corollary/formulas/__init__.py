@@ -44,6 +44,10 @@ TOPICS = {
     "autoregressive": "Autoregressive and generative basics",
     "diffusion": "Diffusion and score models",
     "evaluation": "Evaluation metrics",
+    "nonparametric": "Boltzmann machines and nonparametric priors",
+    "practice": "Training in practice",
+    "architectures": "Facts about architectures",
+    "limits": "Limits and guarantees",
 }
 
 

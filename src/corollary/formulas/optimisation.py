@@ -206,6 +206,15 @@ def descent_lemma(rng, claim):
             counterexample=r"curvatures 1 and 9: a step $\frac19$ leaves $\frac89$ of the error, a step $\frac15$ "
             r"leaves $\frac45$",
         ),
+        Erratum(
+            "E112",
+            printed=r"a step size of the order of the curvature",
+            correction=r"of the order of one over the curvature",
+            form=lambda mu, L: (L, 2 / (mu + L)),
+            where="002 Optimization",
+            kind="claim",
+            counterexample=r"$f = \frac32 x^2$: a step of 3 multiplies $x$ by $-8$",
+        ),
     ),
     systems=("gd", "rates"),
 )

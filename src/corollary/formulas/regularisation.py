@@ -154,22 +154,41 @@ def early_stopping_dynamics(rng, claim):
     latex=r"(I - \eta\Lambda)^t \approx \mu(\Lambda + \mu I)^{-1}"
     r"\ \Rightarrow\ t \approx \frac{1}{\eta\mu} \qquad (\eta\lambda \ll 1,\ \lambda \ll \mu)",
     where="002, 003 Early stopping",
-    right=lambda eta, mu: 1 / (eta * mu),
-    wrong=lambda eta, mu: 1 / (2 * eta * mu),
+    right=lambda eta, mu: (1 / (eta * mu), lambda curvature, t: curvature / (curvature + mu)),
+    wrong=lambda eta, mu: (1 / (2 * eta * mu), lambda curvature, t: curvature / (curvature + mu)),
+    errata=(
+        Erratum(
+            "E109",
+            printed=r"weight decay keeps $\mathrm{diag}(\frac{\lambda_i}{\lambda_i + \mu})^t$",
+            correction=r"$\frac{\lambda_i}{\lambda_i + \mu}$, against $1 - (1 - \eta\lambda_i)^t$ for early stopping",
+            form=lambda eta, mu: (1 / (eta * mu), lambda curvature, t: (curvature / (curvature + mu)) ** t),
+            where="003 Early stopping",
+            kind="formula",
+        ),
+    ),
     systems=("early-stopping", "weight-decay"),
 )
 def early_stopping_equivalence(rng, claim):
-    """Stopping descent after 1/(eta mu) steps shrinks like weight decay mu, where curvatures are small."""
+    """Stopping descent after 1/(eta mu) steps shrinks like weight decay mu, where curvatures are small.
+
+    The claim is that time, and the share of the solution that weight decay keeps along a curvature.
+    """
     mu = rng.uniform(0.5, 2)
     eta = 0.002 / mu
-    t = round(claim(eta, mu))
+    time, share_kept = claim(eta, mu)
+    t = round(time)
     outcomes = []
     for share, tol in ((0.1, 0.055), (0.01, 0.006)):  # the filters part by half the share
         curvature = share * mu
         kept = 1.0
         for _ in range(t):
             kept -= eta * curvature * kept
-        outcomes.append(equal((1 - kept) / (curvature / (curvature + mu)), 1.0, tol=tol))
+        # the minimum of the loss with decay, where the loss alone has its minimum at one
+        decayed = optimize.minimize_scalar(lambda w, c=curvature: c * (w - 1) ** 2 + mu * w**2).x
+        outcomes += [
+            equal(share_kept(curvature, t), decayed, tol=1e-6),
+            equal((1 - kept) / decayed, 1.0, tol=tol),
+        ]
     return all_of(*outcomes)
 
 

@@ -263,6 +263,17 @@ def projection(rng, claim):
     where="003 Adversarial robustness",
     right=lambda x, g, epsilon: x + epsilon * np.sign(g),
     wrong=lambda x, g, epsilon: x + epsilon * g / np.linalg.norm(g),
+    errata=(
+        Erratum(
+            "E110",
+            printed=r"a gradient step with learning rate 1",
+            correction=r"a step of size $\epsilon$ along the signs of the gradient",
+            form=lambda x, g, epsilon: x + g,
+            where="003 Adversarial",
+            kind="claim",
+            counterexample=r"a gradient of length $10^{-3}$ and $\epsilon = 0.1$: the step is $0.1$ in every coordinate",
+        ),
+    ),
     systems=("fgsm",),
 )
 def fgsm(rng, claim):
