@@ -53,6 +53,7 @@ from corollary.embeddings.skipgram import SkipGram as SkipGram
 from corollary.engine.loop import EarlyStopping as EarlyStopping
 from corollary.engine.run import Run as Run
 from corollary.engine.training import Training as Training
+from corollary.generative.flow import Flow as Flow
 from corollary.generative.vae import VAE as VAE
 from corollary.graphs.links import LinkPredictor as LinkPredictor
 from corollary.graphs.nodes import NodeClassifier as NodeClassifier
@@ -79,6 +80,7 @@ from corollary.linear.pca import PCA as PCA
 from corollary.linear.ppca import ProbabilisticPCA as ProbabilisticPCA
 from corollary.linear.regression import LinearRegression as LinearRegression
 from corollary.linear.regression import Ridge as Ridge
+from corollary.metrics import fid as fid
 from corollary.mixtures.dirichlet_process import DirichletProcessMixture as DirichletProcessMixture
 from corollary.mixtures.gaussian import GaussianMixture as GaussianMixture
 from corollary.mixtures.indian_buffet import IndianBuffetProcess as IndianBuffetProcess

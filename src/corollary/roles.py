@@ -47,10 +47,10 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
     _soft_targets: ClassVar[bool] = False  # whether y may be probabilities (n, n_classes)
 
     def _check_y(self, X: Any, y: Any) -> Any:
-        y = check_target(self, X, y, multi_output=self._soft_targets)
-        if y.ndim == 2 and y.shape[1] > 1:
+        soft = self._soft_targets and np.ndim(y) == 2 and np.shape(y)[1] > 1
+        y = check_target(self, X, y, multi_output=soft)
+        if soft:
             return self._check_probabilities(y)
-        y = y.reshape(-1) if y.ndim == 2 else y
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from corollary import catalog, testing
 from corollary.base import Estimator, roles
+from corollary.testing import checks
 
 ESTIMATORS = {entry.name: entry for entry in reversed(catalog.entries(kind="estimator"))}
 
@@ -98,4 +99,4 @@ def test_the_checks_can_fail():
             return np.random.default_rng().random((len(X), 2))
 
     with pytest.raises(testing.CheckFailed, match="same seed"):
-        testing.check_fit_is_repeatable(Forgetful(random_state=0), *testing.sample_data("table"))
+        checks.check_fit_is_repeatable(Forgetful(random_state=0), *testing.sample_data("table"))
