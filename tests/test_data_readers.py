@@ -372,13 +372,16 @@ def test_colour_and_grey_images_together_become_colour(tmp_path):
     assert found.X.shape == (3, 3, 4, 5) and found.y is None
     np.testing.assert_array_equal(found.X[0], colour.transpose(2, 0, 1))
     np.testing.assert_array_equal(found.X[1], np.repeat(colour[None, :, :, 0], 3, 0))
-    np.testing.assert_array_equal(found.X[2], found.X[0])
+    alpha = colour[:, :, :1] / 255
+    np.testing.assert_allclose(
+        found.X[2], (colour * alpha + 255 * (1 - alpha)).transpose(2, 0, 1), atol=1
+    )  # as over white
 
 
 def test_single_images_of_other_modes(tmp_path):
     deep = (np.arange(20).reshape(4, 5) * 3000).astype(np.uint16)
     found = data.load(picture(tmp_path / "a.png", deep))
-    np.testing.assert_array_equal(found.X[0], deep // 256)
+    np.testing.assert_array_equal(found.X[0], deep)
     bits = np.eye(4, dtype=np.uint8) * 255
     np.testing.assert_array_equal(data.load(picture(tmp_path / "b.png", bits, "1")).X[0], bits)
     assert data.load(picture(tmp_path / "c.gif", np.zeros((4, 5, 3), np.uint8), "P")).X.shape == (1, 3, 4, 5)
@@ -386,8 +389,6 @@ def test_single_images_of_other_modes(tmp_path):
 
 def test_wrong_image_folders(tmp_path, write):
     picture(tmp_path / "a" / "x.png", np.zeros((4, 5), np.uint8))
-    picture(tmp_path / "a" / "y.png", np.zeros((5, 4), np.uint8))
-    refuse(tmp_path / "a", "one size; got 4 x 5 for x.png and 5 x 4 for y.png. Resize")
     picture(tmp_path / "z.png", np.zeros((4, 5), np.uint8))
     refuse(tmp_path, r"must all lie in sub-folders \(one per class\), or none of them; got 1 beside 1")
     refuse(write("b/x.png", "no picture"), "x.png must be an image file")
@@ -564,8 +565,6 @@ def test_a_folder_of_sounds_and_stereo(tmp_path):
         wavfile.write(tmp_path / label / "1.wav", 8000, np.zeros((7, 2), np.int16))
     found = data.load(tmp_path)
     assert found.y.tolist() == ["no", "yes"] and found.X[0].shape == (7, 2)
-    wavfile.write(tmp_path / "yes" / "2.wav", 16000, np.zeros(7, np.int16))
-    refuse(tmp_path, "one sampling rate; got 8000 Hz for 1.wav and 16000 Hz for 2.wav. Resample")
 
 
 def test_wrong_sounds(write):

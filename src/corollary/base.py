@@ -44,6 +44,7 @@ from corollary.data.columns import (
 )
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
+from corollary.data.images import levels_of
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
@@ -124,6 +125,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         "n_iter_": Maybe(Count()),
         "history_": Maybe(List(Record(Number(finite=False)))),
         "columns_": Maybe(Plain()),
+        "pixel_levels_": Maybe(Count(1)),
         "reading_": Maybe(Plain()),
     }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
@@ -272,7 +274,12 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             if not reset:  # a single row may be asked about, and the features are compared with the fit's
                 options = {key: value for key, value in options.items() if not key.startswith("ensure_min")}
             return validate_data(self, to_numpy(X), reset=reset, **options)
-        return _BORDERS[self.input](X, type(self).__name__, **self._checks)
+        deep = {"levels": self._pixel_levels()} if self.input == "image" else {}
+        return _BORDERS[self.input](X, type(self).__name__, **self._checks, **deep)
+
+    def _pixel_levels(self) -> int:
+        """Return the value of a 16-bit pixel that becomes 1: as in the fit, or the type's if that saw 8 bits."""
+        return getattr(self, "pixel_levels_", 65535)
 
     def _check_y(self, X: Any, y: Any) -> Any:
         return None
@@ -286,16 +293,22 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return X and y of a data set; make mixed columns of a table numbers, and keep how in ``columns_``."""
-        for name in ("columns_", "reading_"):
+        for name in ("columns_", "pixel_levels_", "reading_"):
             self.__dict__.pop(name, None)
         names, known = None, {}
         if isinstance(X, Dataset):
             y = X.y if y is None else y
             X = self._given(X, None)
-            names, known = X.feature_names, X.extra.get("columns", {})
+            if X.kind == "table":
+                names, known = X.feature_names, X.extra.get("columns", {})
             if "reading" in X.extra:
                 self.reading_ = X.extra["reading"]
             X = X.X
+        if "image" in (self.input, *self.also):
+            if self.input == "image" and isinstance(X, list | tuple):
+                X = kinds.check_images(X, type(self).__name__, scale=False, bounded=False)
+            if levels := levels_of(X):
+                self.pixel_levels_ = levels
         frame = frame_of(X) if self.input == "table" else None
         gaps = self._checks.get("ensure_all_finite") == "allow-nan"
         if self.input != "table" or (frame is None and not names) or hasattr(X, "tocsr"):

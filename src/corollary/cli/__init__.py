@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import Any
 
 __all__ = ["main"]
 
@@ -13,9 +15,19 @@ def main() -> None:
     from corollary.errors import NoSuchKey
 
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app()
     except (ValueError, TypeError, FileNotFoundError, ImportError, NoSuchKey) as error:
         from corollary.cli.console import complain
 
         complain(error)
         sys.exit(2)
+
+
+def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+    """Print a warning of ours as it is; any other with where it comes from."""
+    from corollary.errors import CorollaryWarning
+
+    ours = issubclass(category, CorollaryWarning)
+    sys.stderr.write(f"{message}\n" if ours else warnings.formatwarning(message, category, filename, lineno))

@@ -15,11 +15,14 @@ __all__ = ["as_input", "inputs"]
 
 def _pixels(dataset: Dataset, reading: Reading) -> Dataset:
     """Return images as rows of pixels; their shape is remembered for the pictures."""
+    from corollary.data.images import levels_of
     from corollary.data.kinds import check_images
 
-    images = check_images(dataset.X, "data")
+    levels = reading.get("levels") or levels_of(dataset.X)
+    images = check_images(dataset.X, "data", levels=levels)
     extra = {**dataset.extra, "image_shape": images.shape[1:]}
-    return replace(dataset, X=images.reshape(len(images), -1), kind="table", extra=extra)
+    flat = replace(dataset, X=images.reshape(len(images), -1), kind="table", extra=extra)
+    return _remembered(flat, {"levels": levels}) if levels else flat
 
 
 def _counts(dataset: Dataset, reading: Reading) -> Dataset:

@@ -1,12 +1,14 @@
 """Files of graphs: edge lists and GraphML.
 
-An edge list has one edge per line, ``source target [weight]``, between commas, tabs or blanks; lines
-that begin with ``#`` or ``%`` are comments. It is read as undirected; for a directed graph use GraphML.
-The distinct ids, sorted, are the nodes (in ``extra["nodes"]``).
+An edge list has one edge per line, ``source target [weight]``, between commas, semicolons or tabs if the first
+line has one, else between blanks (so that ``Ann Li,Bob`` is one edge). Lines that begin with ``#`` or ``%`` are
+comments. It is read as undirected; for a directed graph use GraphML. The distinct ids, sorted, are the nodes (in
+``extra["nodes"]``).
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ _HEADERS = {"source", "src", "from", "node1", "u", "id1", "sourcenodeid"}
 
 def read_edges(path: Path) -> Dataset:
     """Read an edge list as an undirected graph without features."""
-    rows = [row for line in decode(path).splitlines() if (row := _fields(line))]
+    rows = _rows(decode(path))
     if rows and rows[0][0].lower() in _HEADERS:
         rows = rows[1:]
     if not rows:
@@ -42,9 +44,15 @@ def read_edges(path: Path) -> Dataset:
     return Dataset(graph, kind="graph", name=path.stem, source=str(path), extra={"nodes": nodes})
 
 
-def _fields(line: str) -> list[str]:
-    line = line.strip()
-    return [] if not line or line[0] in "#%" else re.split(r"\s*[,;\t]\s*|\s+", line)
+def _rows(text: str) -> list[list[str]]:
+    """Return the fields of every edge: between commas, semicolons or tabs if the first has one, else between blanks."""
+    lines = [line for line in text.splitlines() if line.strip() and line.strip()[0] not in "#%"]
+    first = lines[0] if lines else ""
+    separator = next((sign for sign in "\t,;" if sign in first), None)
+    if separator is None:
+        return [line.split() for line in lines]
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    return [[field.strip() for field in row] for row in rows]
 
 
 def _numbered(pairs: list[list[str]], name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import as_array
 from corollary.data.graphs import check_graph, check_graphs
-from corollary.data.images import joined, pixels
+from corollary.data.images import joined, levels_of, pixels
 from corollary.data.ratings import check_ratings
 
 __all__ = [
@@ -42,13 +42,14 @@ def check_images(
     channels: int | None = None,
     scale: bool = True,
     bounded: bool = True,
+    levels: int | None = None,
 ) -> np.ndarray:
     """Return images as one array ``(n, c, h, w)``, or say what is wrong with them.
 
     Parameters
     ----------
     X : array, tensor, list of arrays or list of Pillow images
-        Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, boolean, or float in [0, 1]. Channels may come last,
+        Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, uint16, boolean, or float in [0, 1]. Channels may come last,
         ``(n, h, w, c)``, if there are 1, 3 or 4 of them and both sides are longer than that.
     owner : str
         Who asks; the error begins with it.
@@ -57,9 +58,11 @@ def check_images(
     channels : int, optional
         Number of channels that they must have.
     scale : bool, default=True
-        Whether uint8 becomes float32 in [0, 1]; floats keep their dtype either way.
+        Whether uint8 and uint16 become float32 in [0, 1]; floats keep their dtype either way.
     bounded : bool, default=True
         Whether floats must lie in [0, 1].
+    levels : int, optional
+        The value of uint16 that becomes 1, as a fit found it; by default by the range of X (4095 for 12 bits).
 
     Returns
     -------
@@ -74,7 +77,10 @@ def check_images(
     images = _pixels(images, owner, bounded)
     images = images[:, None] if images.ndim == 3 else images
     _check_image_shape(images.shape, owner, size, channels)
-    return images.astype(np.float32) / np.float32(255) if scale and images.dtype == np.uint8 else images
+    if not scale or images.dtype.kind != "u":
+        return images
+    full = 255 if images.dtype == np.uint8 else levels or levels_of(images)
+    return np.minimum(images.astype(np.float32) / np.float32(full), np.float32(1))
 
 
 def _stack_images(X: Any, owner: str, channels: int | None) -> np.ndarray:
@@ -118,14 +124,14 @@ def _channels_last(shape: tuple[int, ...], channels: int | None) -> bool:
 
 
 def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
-    if images.dtype == np.uint8:
+    if images.dtype in (np.uint8, np.uint16):
         return images
     if images.dtype == bool:
         return images.astype(np.float32)
     if not np.issubdtype(images.dtype, np.floating):
         most = images.max() if images.dtype.kind in "iu" else 255
         do = f"Pass X / {most}." if most > 255 else "Pass X.astype(np.uint8) if the values are 0 to 255."
-        raise errors.kind(owner, "pixels must be uint8 or float in [0, 1]", str(images.dtype), do)
+        raise errors.kind(owner, "pixels must be uint8, uint16 or float in [0, 1]", str(images.dtype), do)
     low, high = float(images.min()), float(images.max())
     if not np.isfinite([low, high]).all():  # a NaN or infinity anywhere reaches the minimum or maximum
         raise errors.value(owner, "pixels must be finite", "NaN or infinity")

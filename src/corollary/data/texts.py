@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 from corollary import errors
 from corollary.data.compressed import opened
 from corollary.data.dataset import Dataset
-from corollary.data.folders import by_class
+from corollary.data.folders import by_class, check_readable, names_below, readable
 
-__all__ = ["decode", "encoding_of", "read_documents", "read_lines", "text_column"]
+__all__ = ["decode", "encoding_of", "read_documents", "read_lines", "read_text", "text_column"]
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -65,8 +66,13 @@ def _decodes(raw: bytes, encoding: str, whole: bool) -> bool:
     return True
 
 
-def read_text(path: Path, reading: Any = ()) -> Dataset:
-    return read_lines(path)
+def read_text(path: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
+    """Read a text file: a document per line, or the whole if the fit had a document per file."""
+    if (reading or {}).get("documents") != "file":
+        return read_lines(path)
+    learned = {"documents": "file"}
+    extra = {"files": [path.name], "reading": learned}
+    return Dataset([decode(path)], kind="text", name=path.stem, source=str(path), extra=extra)
 
 
 def read_lines(path: Path) -> Dataset:
@@ -77,13 +83,17 @@ def read_lines(path: Path) -> Dataset:
     return Dataset(lines, kind="text", name=path.stem, source=str(path))
 
 
-def read_documents(folder: Path, reading: Any = ()) -> Dataset:
+def read_documents(folder: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
     """Read one document per ``.txt`` file; sub-folders are classes."""
     files, labels = by_class(folder, (".txt",), "text")
-    texts = [decode(file) for file in files]
-    if not any(text.strip() for text in texts):
+    found, broken = readable(files, decode)
+    check_readable(folder.name, len(files), broken, "texts")
+    if not any(text.strip() for text in found.values()):
         raise errors.value("load", f"some document in {folder.name} must have words", "only empty ones")
-    return Dataset(texts, labels, "text", folder.name, source=str(folder))
+    y = None if labels is None else labels[[file in found for file in files]]
+    extra: dict[str, Any] = {"files": names_below(folder, found), "reading": {"documents": "file"}}
+    extra |= {"skipped": names_below(folder, broken)} if broken else {}
+    return Dataset([*found.values()], y, "text", folder.name, source=str(folder), extra=extra)
 
 
 def text_column(frame: Any, name: str, target: str | None, source: str) -> Dataset:

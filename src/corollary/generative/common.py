@@ -50,7 +50,7 @@ class GenerativeModel(Generator, GradientTrained):
     def _check(self, X: Any, reset: bool) -> Any:
         name, fitted = type(self).__name__, None if reset else self.sample_shape_
         if _are_images(X):
-            images = kinds.check_images(X, name)
+            images = kinds.check_images(X, name, levels=self._pixel_levels())
             if fitted is not None and images.shape[1:] != tuple(fitted):
                 must = f"samples must have the fitted shape {_shape(fitted)}"
                 raise errors.value(name, must, _shape(images.shape[1:]))

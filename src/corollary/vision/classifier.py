@@ -67,8 +67,9 @@ class BaseImageEstimator(GradientTrained):
     def _check(self, X: Any, reset: bool) -> np.ndarray:
         shape = getattr(self, "image_shape_", None)
         if reset or shape is None:
-            return check_images(X, type(self).__name__)
-        return check_images(X, type(self).__name__, channels=shape[0], size=shape[1:])
+            return check_images(X, type(self).__name__, levels=self._pixel_levels())
+        levels = self._pixel_levels()
+        return check_images(X, type(self).__name__, channels=shape[0], size=shape[1:], levels=levels)
 
     def _images(self, data: Data) -> Tensor:
         """Remember the shape and the channels' statistics; return the images."""
