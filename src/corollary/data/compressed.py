@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 from corollary import errors
 from corollary.data.limits import allow
 
-__all__ = ["PACKED", "opened", "plain_suffix"]
+__all__ = ["PACKED", "is_packed", "opened", "plain_suffix"]
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 
@@ -24,6 +24,15 @@ def plain_suffix(path: Path) -> str:
     """
     inner = Path(path.stem) if path.suffix.lower() in PACKED else path
     return inner.suffix.lower() or path.suffix.lower()
+
+
+_MARKS = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is compressed."""
+    with path.open("rb") as file:
+        return file.read(6).startswith(_MARKS)
 
 
 @contextmanager
