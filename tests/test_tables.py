@@ -203,6 +203,7 @@ def churn(n=2000, seed=0):
             "country": "DE",
         }
     )
+    frame["review"] = [" ".join(rng.choice(["good", "bad", "slow", "fast"], 4)) + f" {i}" for i in range(n)]
     frame["churn"] = np.where((frame["plan"] == "basic") & (frame["spend"] > 0), "yes", "no")
     frame["spend"] = frame["spend"].astype(object)
     frame.loc[rng.random(n) < 0.03, "spend"] = "?"
@@ -277,11 +278,18 @@ def test_an_estimator_takes_a_mixed_frame_and_keeps_how_it_was_read(tmp_path):
         "city": "category",
         "spend": "number",
         "country": "constant",
+        "review": "text",
     }
     again = corollary.load(model.save(tmp_path / "m.safetensors"))
     shuffled = X[[*X.columns[::-1]]].assign(more=1)
     np.testing.assert_array_equal(again.predict_proba(shuffled), model.predict_proba(X))
-    one = pd.DataFrame({"signup": ["03.04.2020"], "plan": ["new"], "city": [None], "spend": ["n/a"]})
+    model.columns_[3]["means"] = model.columns_[3]["means"][1:]
+    with pytest.raises(ValueError, match="columns_ of LogisticRegression must be means of shape"):
+        model.save(tmp_path / "n.safetensors")
+    model = again
+    one = pd.DataFrame(
+        {"signup": ["03.04.2020"], "plan": ["new"], "city": [None], "spend": ["n/a"], "review": ["good"]}
+    )
     assert model.predict_proba(one).shape == (1, 2)
     with pytest.raises(
         ValueError, match="must have the columns of the fit; 'plan' is missing; got signup, city"

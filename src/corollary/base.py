@@ -63,7 +63,7 @@ from corollary.roles import (
     Transformer,
     roles,
 )
-from corollary.shapes import Count, Labels, List, Maybe, Number, Plain, Record
+from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record
 
 __all__ = [
     "Classifier",
@@ -124,7 +124,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         "feature_names_in_": Maybe(Labels("n_features_in_")),
         "n_iter_": Maybe(Count()),
         "history_": Maybe(List(Record(Number(finite=False)))),
-        "columns_": Maybe(Plain()),
+        "columns_": Maybe(Columns()),
         "pixel_levels_": Maybe(Count(1)),
         "reading_": Maybe(Plain()),
     }

@@ -31,6 +31,7 @@ __all__ = [
     "Anything",
     "Array",
     "Choice",
+    "Columns",
     "Count",
     "Dtype",
     "Either",
@@ -184,6 +185,32 @@ class Plain:
         if isinstance(value, dict | list | tuple):
             for part in [*value, *value.values()] if isinstance(value, dict) else value:
                 Plain().check(part, what, scope)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How the columns of a table are read (``corollary.data.encodings``): a record each, whose arrays fit its lists."""
+
+    kinds: tuple[type, ...] = (list,)
+
+    def check(self, value: Any, what: str, scope: Scope) -> None:
+        """Raise unless the value is a list of such records."""
+        for column in value if isinstance(value, list) else [value]:
+            if not isinstance(column, dict) or not {"name", "kind"} <= set(column):
+                raise _fail(what, "a list of columns with a name and a kind", _named(column))
+            arrays = {key: part for key, part in column.items() if isinstance(part, np.ndarray)}
+            Plain().check({key: part for key, part in column.items() if key not in arrays}, what, scope)
+            self._check_arrays(column, arrays, what)
+
+    def _check_arrays(self, column: dict[str, Any], arrays: dict[str, np.ndarray], what: str) -> None:
+        levels, words = (len(column.get(key, ())) for key in ("levels", "words"))
+        targets = arrays["means"].shape[-1] if "means" in arrays and arrays["means"].ndim else 0
+        topics = arrays["components"].shape[0] if "components" in arrays and arrays["components"].ndim else 0
+        shapes = {"means": (levels, targets), "mean": (targets,), "scale": (targets,)}
+        shapes |= {"idf": (words,), "components": (topics, words)}
+        for key, array in arrays.items():
+            if array.shape != shapes.get(key) or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise _fail(what, f"{key} of shape {shapes.get(key)}", _named(array))
 
 
 # --- arrays ----------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def learn_text(column: Any) -> Reading:
     return {
         "kind": "text",
         "words": words,
-        "idf": reader.idf_,
+        "idf": reader.idf_.astype(np.float64),
         "components": (components / spread).astype(np.float32),
     }
 
