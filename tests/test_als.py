@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -137,7 +139,7 @@ def test_predictions_are_the_sum_of_their_parts():
     )
     pairs = np.array([[0, 0], [5, 39], [59, 7]])
     np.testing.assert_allclose(model.predict(pairs), full[pairs[:, 0], pairs[:, 1]], rtol=1e-12)
-    items, scores = model.recommend([5, 0], n=4)
+    items, scores = model.recommend([5, 0], n=4, seen=None)
     np.testing.assert_array_equal(items, np.argsort(-full[[5, 0]], axis=1)[:, :4])
     np.testing.assert_allclose(scores, -np.sort(-full[[5, 0]], axis=1)[:, :4])
 
@@ -145,8 +147,11 @@ def test_predictions_are_the_sum_of_their_parts():
 def test_seen_items_are_left_out_and_minus_one_where_none_is_left():
     R = ratings()
     model = ALS(3, random_state=0).fit(R)
-    items, _ = model.recommend([3, 4], n=10, seen=R[[3, 4]])
+    items, scores = model.recommend([3, 4], n=10, seen=R[[3, 4]])
     assert not set(items[0]) & set(R[3].indices)
+    for a, b in zip(model.recommend([3, 4], n=10), (items, scores)):  # what was fitted, without being told
+        np.testing.assert_array_equal(a, b)
+    assert set(model.recommend([3], n=40, seen=None)[0][0]) == set(range(40))
     everything = sparse.csr_matrix(np.ones((1, 40)))
     everything[0, 7] = 0
     everything.eliminate_zeros()
@@ -235,8 +240,14 @@ def test_bad_input_is_named():
         model.fold_in(R[:3], axis=1)
     with pytest.raises(ValueError, match=r"axis must be 0 \(new users\) or 1 \(new items\); got 2"):
         model.fold_in(R, axis=2)
-    with pytest.raises(ValueError, match=r"n_components must be at most .* \(40\); got 41"):
-        ALS(41).fit(R)
+    with pytest.raises(ValueError, match=r"n must be at most the number of users \(60\); got 61"):
+        model.similar_users([0], n=61)
+    with pytest.raises(ValueError, match="seen must be ratings, None or 'fitted'; got 'all'"):
+        model.recommend([0], seen="all")
+    with pytest.raises(ValueError, match="item numbers must lie in 0 to 39; got 40"):
+        model.recommend([0], exclude=[40])
+    with pytest.raises(ValueError, match="one row for each of 1 different users; got 2 rows for 2 users"):
+        model.update_users([3, 3], R[:2])
     with pytest.raises(ValueError, match=r"n must be at most the number of items \(40\); got 41"):
         model.recommend([0], n=41)
     with pytest.raises(ValueError, match="user numbers must lie in 0 to 59; got 60"):
@@ -277,3 +288,99 @@ def test_scores_follow_preferences_that_were_held_out():
     model.fit(sparse.csr_matrix((clicks & ~test).astype(float)))
     # with two kinds of items, those of the right kind fill the first half: a rank of a quarter at best
     assert 0.65 < model.score(sparse.csr_matrix(test.astype(float))) < 0.8
+
+
+# --- implicit's own methods, with the same factors --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def both():
+    """Return our model and implicit's with the same factors, the counts, and the confidences that implicit takes."""
+    peer = pytest.importorskip("implicit.cpu.als")
+    R = counts().astype(np.float32)
+    options = {"regularization": 0.3, "random_state": 0}
+    ours = ALS(5, feedback="implicit", alpha=2.0, scale_by_count=False, max_iter=4, **options).fit(R)
+    theirs = peer.AlternatingLeastSquares(factors=5, alpha=1.0, num_threads=1, **options)
+    C = R.copy()
+    C.data = 1 + 2 * C.data
+    theirs.user_factors, theirs.item_factors = ours.user_factors_.copy(), ours.item_factors_.copy()
+    return ours, theirs, R, C
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rankings_and_filters_are_those_of_implicit(both):
+    ours, theirs, R, C = both
+    users = np.array([3, 0, 11])
+    for mine, names in [
+        ({}, {}),
+        ({"seen": None}, {"filter_already_liked_items": False}),
+        ({"exclude": [1, 5, 7]}, {"filter_items": [1, 5, 7]}),
+        ({"items": [2, 4, 9, 12, 20, 21, 22, 23]}, {"items": [2, 4, 9, 12, 20, 21, 22, 23]}),
+    ]:
+        items, scores = ours.recommend(users, 3, **mine)
+        expected, worth = theirs.recommend(users, C[users], N=3, **names)
+        real = items >= 0  # where none is left, implicit repeats items with the lowest number there is
+        np.testing.assert_array_equal(items[real], expected[real])
+        np.testing.assert_allclose(scores[real], worth[real], rtol=1e-4, atol=1e-5)
+    near, cosines = ours.similar_users(users, 4)
+    expected, worth = theirs.similar_users(users, N=4)
+    np.testing.assert_array_equal(near, expected)
+    np.testing.assert_allclose(cosines, worth, rtol=1e-4)  # float32 in both
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_known_users_are_computed_anew_as_by_implicit(both):
+    ours, theirs, R, C = both
+    users = [4, 2]
+    new = R[[10, 12]]
+    expected = theirs.recalculate_user(users, C[[10, 12]])
+    model = copy.deepcopy(ours)
+    model.update_users(users, new)
+    # Its Cholesky factors and our conjugate gradients solve the same equations in float32.
+    np.testing.assert_allclose(model.user_factors_[users], expected, rtol=1e-3, atol=1e-4)
+    others = np.setdiff1d(np.arange(len(ours.user_factors_)), users)
+    np.testing.assert_array_equal(model.user_factors_[others], ours.user_factors_[others])
+    assert (model.ratings_[users] != new).nnz == 0 and (model.ratings_[others] != R[others]).nnz == 0
+    assert not set(model.recommend([4], 5)[0][0]) & set(new[0].indices)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_explanations_are_those_of_implicit(both):
+    ours, theirs, R, C = both
+    for user, item in [(0, 3), (7, 20), (11, 1)]:
+        total, top, _ = theirs.explain(user, C, item, N=4)
+        ours_is = ours.explain(user, item, n=4)
+        assert ours_is.score == pytest.approx(total, rel=1e-3, abs=1e-4)
+        assert ours_is.items.tolist() == [i for i, _ in top]
+        np.testing.assert_allclose(ours_is.contributions, [s for _, s in top], rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_explanations_of_explicit_ratings_add_up(bias):
+    R = ratings()
+    model = ALS(3, bias=bias, max_iter=40, cg_steps=8, random_state=0).fit(R)
+    model.update_users(np.arange(60), R)  # so that every user's equations hold exactly
+    for user, item in [(0, 3), (17, 20)]:
+        why = model.explain(user, item, n=100)
+        assert sorted(why.items) == sorted(R[user].indices)
+        assert why.score == pytest.approx(why.baseline + why.contributions.sum())
+        assert why.score == pytest.approx(float(model.predict([[user, item]])[0]), rel=1e-5)
+        assert (np.diff(why.contributions) <= 0).all()
+
+
+def test_more_components_than_users():
+    R = ratings()[:6]
+    model = ALS(50, random_state=0, regularization=0.01, max_iter=30).fit(R)
+    assert model.user_factors_.shape == (6, 50)
+    assert np.sqrt(np.mean((model.predict(np.column_stack(R.nonzero())) - R.data) ** 2)) < 0.5
+
+
+def test_what_was_fitted_is_saved_and_grows(tmp_path):
+    R = ratings()
+    model = ALS(3, random_state=0).fit(R)
+    model.add_users(R[:2])
+    model.add_items(sparse.vstack([R[:, :1], R[:2, :1]]))
+    assert model.ratings_.shape == model.shape_ == (62, 41)
+    loaded = corollary.load(model.save(tmp_path / "als.safetensors"))
+    np.testing.assert_array_equal(loaded.recommend([61], 5)[0], model.recommend([61], 5)[0])
+    assert not set(loaded.recommend([61], 5)[0][0]) & set(R[1].indices)

@@ -137,3 +137,68 @@ def test_the_kernel_equals_that_of_grakel():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call(nx.cycle_graph(4))
+
+
+# --- labels of edges ------------------------------------------------------------------------------------------
+
+
+def labelled(kinds=2, seed=0):
+    """Random graphs with labels on their edges; in some, two labels have changed places."""
+    rng, graphs = np.random.default_rng(seed), []
+    for G in random_graphs(count=30, n=8, seed=seed):
+        G = G.copy()
+        nx.set_edge_attributes(G, {edge: int(rng.integers(kinds)) for edge in G.edges}, "bond")
+        names = dict(zip(G, [f"v{k}" for k in rng.permutation(len(G))]))
+        other = G.copy()
+        edges = list(other.edges)
+        if len(edges) > 1:
+            a, b = (edges[i] for i in rng.choice(len(edges), 2, replace=False))
+            other.edges[a]["bond"], other.edges[b]["bond"] = other.edges[b]["bond"], other.edges[a]["bond"]
+        graphs += [G, nx.relabel_nodes(G, names), other]
+    return graphs
+
+
+@pytest.mark.filterwarnings("ignore:The hashes produced")
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+@pytest.mark.parametrize("with_nodes", [False, True])
+def test_edge_attributes_tell_apart_what_networkx_does(rounds, with_nodes):
+    graphs = labelled()
+    colours = [np.arange(len(G)) % 2 for G in graphs] if with_nodes else None
+    for G, own in zip(graphs, colours or []):
+        nx.set_node_attributes(G, dict(zip(G, own.tolist())), "kind")
+    attributes = {"edge_attr": "bond", "node_attr": "kind" if with_nodes else None}
+    theirs = [nx.weisfeiler_lehman_graph_hash(G, iterations=rounds, **attributes) for G in graphs]
+    ours = weisfeiler_lehman(graphs, rounds, labels=colours, edge_labels="bond")
+    assert classes(ours) == classes(theirs)
+    plain = weisfeiler_lehman(graphs, rounds, labels=colours)
+    assert len(set(ours)) > len(set(plain))  # some differ in their edges' labels only
+
+
+def test_edge_labels_as_arrays_and_alone():
+    G = labelled(kinds=3)[0]
+    place = {v: i for i, v in enumerate(G)}
+    pairs = [(place[a], place[b], d["bond"]) for a, b, d in G.edges(data=True)]
+    both = np.array([*pairs, *((b, a, label) for a, b, label in pairs)])
+    order = np.random.default_rng(0).permutation(len(both))
+    graph = Graph(None, both[:, :2].T.copy(), num_nodes=len(G))
+    turned = Graph(None, both[order, :2].T.copy(), num_nodes=len(G))
+    first = weisfeiler_lehman(graph, edge_labels=both[:, 2])
+    assert first == weisfeiler_lehman([turned], edge_labels=[both[order, 2]])[0]
+    assert first != weisfeiler_lehman(graph, edge_labels=(both[:, 2] + 1) % 3)
+    assert isinstance(weisfeiler_lehman(G, edge_labels="bond"), int)
+    shades = colour_refinement(G, edge_labels="bond")
+    assert len(np.unique(shades[0])) == 1 and len(np.unique(shades[-1])) > 1
+    K = weisfeiler_lehman_kernel([G, nx.path_graph(3)], iterations=0, edge_labels=None)
+    assert K.shape == (2, 2)
+
+
+@pytest.mark.parametrize("labels, words", [
+    ("bind", "every edge must have the attribute 'bind'; got an edge with 'bond'"),
+    ([np.zeros(3, int)], "must name an attribute of plain networkx graphs, or be arrays"),
+])  # fmt: skip
+def test_bad_edge_labels_are_named(labels, words):
+    with pytest.raises(ValueError, match=words):
+        weisfeiler_lehman(labelled()[:1], edge_labels=labels)
+    graph = Graph(None, np.array([[0, 1], [1, 0]]), num_nodes=2)
+    with pytest.raises(ValueError, match="one label per edge of every graph; got a mismatch at graph 0"):
+        weisfeiler_lehman([graph], edge_labels=[np.zeros(3, int)])

@@ -269,12 +269,16 @@ class Completer:
 
 
 class Recommender:
-    """Ranks items for users. Hook: ``_recommend(users, n, seen)``, ``seen`` a CSR matrix of rows to leave out or None."""
+    """Ranks items for users. Hook: ``_recommend(users, n, seen, items, exclude)``, as ``recommend`` describes them."""
 
     role = "recommender"
 
-    def recommend(self, users: Any, n: int = 10, *, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def recommend(
+        self, users: Any, n: int = 10, *, seen: Any = "fitted", items: Any = None, exclude: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n`` best items for each user, and their scores, best first.
+
+        Where fewer are left, the rest are -1 with the score minus infinity.
 
         Parameters
         ----------
@@ -282,13 +286,20 @@ class Recommender:
             Row numbers of the fitted ratings.
         n : int, default=10
             How many items each.
-        seen : sparse matrix, optional
-            Ratings, with one row per entry of ``users``, whose items are left out.
+        seen : sparse matrix, None or "fitted", default="fitted"
+            Ratings, with one row per entry of ``users``, whose items are left out: by default those that the model was
+            fitted on, since nobody needs to be told what they know. None keeps them all.
+        items : array-like of int, optional
+            The only items to choose from.
+        exclude : array-like of int, optional
+            Items to leave out.
         """
         check_is_fitted(self)
         check_count(self, "n", n)
+        if isinstance(seen, str) and seen != "fitted":
+            raise errors.value(type(self).__name__, "seen must be ratings, None or 'fitted'", repr(seen))
         users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
-        items, scores = self._recommend(users, n, seen)  # type: ignore[attr-defined]
+        items, scores = self._recommend(users, n, seen, items, exclude)  # type: ignore[attr-defined]
         return items, scores
 
 

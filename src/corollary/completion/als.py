@@ -48,12 +48,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.base import Completer, Data, Estimator, Recommender, check_count
+from corollary.base import Completer, Data, Estimator
+from corollary.completion.recommending import FactorRecommender, stacked
 from corollary.data.indices import check_index
 from corollary.data.ratings import check_ratings
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
-from corollary.shapes import Array, Count, List, Number
+from corollary.shapes import Array, Count, List, Number, Sparse
 
 __all__ = ["ALS"]
 
@@ -271,7 +272,7 @@ class _Alternation(Iteration):
         return {"loss": loss}
 
 
-class ALS(Completer, Recommender, Estimator):
+class ALS(Completer, FactorRecommender, Estimator):
     """Predict ratings and recommend items by alternating least squares.
 
     Takes explicit ratings (stars; what is not stored is unknown) or implicit feedback (counts; what is
@@ -313,6 +314,8 @@ class ALS(Completer, Recommender, Estimator):
         Mean rating; 0 for implicit feedback.
     shape_ : tuple
         Numbers of users and items.
+    ratings_ : sparse matrix of shape (n_users, n_items)
+        What it was fitted on, so that ``recommend`` leaves out what a user knows and ``explain`` has reasons.
     n_iter_ : int
         Sweeps done.
     history_ : list of dict
@@ -363,6 +366,7 @@ class ALS(Completer, Recommender, Estimator):
         "user_bias_": Array("shape_.0"),
         "item_factors_": Array("shape_.1", "factors"),
         "item_bias_": Array("shape_.1"),
+        "ratings_": Sparse("shape_.0", "shape_.1"),
     }
 
     def __init__(
@@ -401,11 +405,8 @@ class ALS(Completer, Recommender, Estimator):
 
     def _learner(self, data: Data) -> _Alternation:
         R = data.X
-        if self.n_components > min(R.shape):
-            must = f"n_components must be at most the smaller side of the ratings ({min(R.shape)})"
-            raise errors.value("ALS", must, self.n_components)
         self._check_counts(R)
-        self.shape_ = R.shape
+        self.shape_, self.ratings_ = R.shape, R
         self.mean_ = float(R.data.mean(dtype=np.float64)) if self.feedback == "explicit" else 0.0
         R = self._centred(R)
         U = np.zeros((R.shape[0], self._width()), R.dtype)
@@ -467,6 +468,10 @@ class ALS(Completer, Recommender, Estimator):
         factors : ndarray of shape (n_new, n_components)
         biases : ndarray of shape (n_new,)
         """
+        return self._folded(self._new(X, axis), axis)
+
+    def _new(self, X: Any, axis: int) -> Any:
+        """Return ratings of new users or items, checked."""
         check_is_fitted(self)
         if axis not in (0, 1):
             raise errors.value("ALS", "axis must be 0 (new users) or 1 (new items)", repr(axis))
@@ -477,6 +482,9 @@ class ALS(Completer, Recommender, Estimator):
             do = "Pass X.T if rows are items." if R.shape[axis] == self.shape_[other] else ""
             raise errors.value("ALS", must, f"shape {R.shape}", do)
         self._check_counts(R)
+        return R
+
+    def _folded(self, R: Any, axis: int) -> tuple[np.ndarray, np.ndarray]:
         R = self._centred(R).astype(self.item_factors_.dtype)
         R = R if axis == 0 else R.T.tocsr()
         known = (self.item_factors_, self.item_bias_) if axis == 0 else (self.user_factors_, self.user_bias_)
@@ -488,22 +496,40 @@ class ALS(Completer, Recommender, Estimator):
 
     def add_users(self, X: Any) -> np.ndarray:
         """Fold new users into the model, one per row of X; return their numbers."""
-        factors, biases = self.fold_in(X)
-        self.user_factors_ = np.vstack([self.user_factors_, factors])
-        self.user_bias_ = np.append(self.user_bias_, biases)
-        return self._grown(len(factors), 0)
+        return self._grow(X, 0)
 
     def add_items(self, X: Any) -> np.ndarray:
         """Fold new items into the model, one per column of X (one row per user); return their numbers."""
-        factors, biases = self.fold_in(X, axis=1)
-        self.item_factors_ = np.vstack([self.item_factors_, factors])
-        self.item_bias_ = np.append(self.item_bias_, biases)
-        return self._grown(len(factors), 1)
+        return self._grow(X, 1)
 
-    def _grown(self, count: int, axis: int) -> np.ndarray:
-        first = self.shape_[axis]
+    def _grow(self, X: Any, axis: int) -> np.ndarray:
+        R, side = self._new(X, axis), ("user", "item")[axis]
+        factors, biases = self._folded(R, axis)
+        setattr(self, f"{side}_factors_", np.vstack([getattr(self, f"{side}_factors_"), factors]))
+        setattr(self, f"{side}_bias_", np.append(getattr(self, f"{side}_bias_"), biases))
+        first, self.ratings_ = self.shape_[axis], stacked(self.ratings_, R, axis)
         self.shape_ = (len(self.user_factors_), len(self.item_factors_))
-        return np.arange(first, first + count)
+        return np.arange(first, first + len(factors))
+
+    def update_users(self, users: Any, X: Any) -> None:
+        """Compute known users anew from all of their ratings, one row of X each, everything else fixed.
+
+        Parameters
+        ----------
+        users : array-like of int
+            Row numbers of the fitted ratings, all different.
+        X : ratings of shape (len(users), n_items)
+            What takes the place of their ratings.
+        """
+        R = self._new(X, 0)
+        users = check_index(users, self.shape_[0], "user", "ALS")
+        if len(users) != R.shape[0] or len(np.unique(users)) != len(users):
+            must = f"X must have one row for each of {len(np.unique(users))} different users"
+            raise errors.value("ALS", must, f"{R.shape[0]} rows for {len(users)} users")
+        self.user_factors_[users], self.user_bias_[users] = self._folded(R, 0)
+        order = np.arange(self.shape_[0])
+        order[users] = self.shape_[0] + np.arange(len(users))
+        self.ratings_ = stacked(self.ratings_, R, 0)[order]
 
     # --- using -------------------------------------------------------------------------------------------
 
@@ -528,44 +554,19 @@ class ALS(Completer, Recommender, Estimator):
         _percentile_ranks(held.indptr, held.indices, self.user_factors_, self.item_factors_, ranks)
         return float(1 - ranks @ held.data / total)
 
-    def _recommend(self, users: np.ndarray, n: int, seen: Any) -> tuple[np.ndarray, np.ndarray]:
-        self._check_most(n)
-        if seen is not None:
-            seen = check_ratings(seen, "ALS", shape=(len(users), self.shape_[1]))
+    # --- the equations of one user, for explanations -----------------------------------------------------
 
-        def score(rows: slice) -> np.ndarray:
-            some = users[rows]
-            scores = self.user_factors_[some] @ self.item_factors_.T + self.item_bias_
-            scores += (self.user_bias_[some] + self.mean_).astype(scores.dtype)[:, None]
-            if seen is not None:
-                part = seen[rows].tocoo()
-                scores[part.row, part.col] = -np.inf
-            return scores
+    def _design(self) -> np.ndarray:
+        """Return the rows y of eq. 3: with a bias, a one is their last coordinate."""
+        Y = self.item_factors_
+        return np.column_stack([Y, np.ones(len(Y), Y.dtype)]) if self._has_bias() else Y
 
-        return _best(score, len(users), n)
-
-    def similar(self, items: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n`` items most like each of ``items`` (itself first), and their cosines."""
-        check_is_fitted(self)
-        check_count(self, "n", n)
-        self._check_most(n)
-        items = check_index(items, self.shape_[1], "item", "ALS")
-        norms = np.linalg.norm(self.item_factors_, axis=1, keepdims=True)
-        units = self.item_factors_ / np.where(norms > 0, norms, 1)
-        return _best(lambda rows: units[items[rows]] @ units.T, len(items), n)
-
-    def _check_most(self, n: int) -> None:
-        if n > self.shape_[1]:
-            raise errors.value("ALS", f"n must be at most the number of items ({self.shape_[1]})", n)
-
-
-def _best(score: Any, count: int, n: int, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns and values of the n largest scores in each row, best first; -1 where all is left out."""
-    import torch
-
-    found = []
-    for begin in range(0, count, chunk):
-        best = torch.topk(torch.from_numpy(score(slice(begin, begin + chunk))), n)
-        values, columns = best.values.numpy(), best.indices.numpy()
-        found.append((np.where(np.isneginf(values), -1, columns), values))
-    return np.vstack([c for c, _ in found]), np.vstack([v for _, v in found])
+    def _equations(self, own: Any, item: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Return A of eq. 3, the rows and the z of the rated items, and what an item's score begins with."""
+        Y, ratings = self._design().astype(np.float64), own.data.astype(np.float64)
+        rows, ridge = Y[own.indices], float(self._ridge(own.astype(np.float64))[0])
+        if self.feedback == "explicit":
+            z, A = ratings - self.mean_ - self.item_bias_[own.indices], rows.T @ rows
+        else:
+            z, A = 1 + self.alpha * ratings, Y.T @ Y + (rows.T * (self.alpha * ratings)) @ rows
+        return A + ridge * np.eye(len(A)), rows, z, float(self.mean_ + self.item_bias_[item])

@@ -19,10 +19,11 @@ def _mix(x):
 
 
 @njit(parallel=True, cache=True)
-def refine(start, index, offsets, colours, hashes):
+def refine(start, index, offsets, edges, colours, hashes):
     """Fill ``colours[1:]`` (rounds + 1, nodes) from ``colours[0]``, and the hash of every graph.
 
     A colour is hashed with the sum of its neighbours' hashed colours: the sum of hashes is that of a multiset.
+    ``edges`` are labels, one for each entry of ``index``, or empty; a neighbour's colour is hashed together with it.
     """
     rounds = colours.shape[0] - 1
     for g in prange(offsets.size - 1):
@@ -33,7 +34,12 @@ def refine(start, index, offsets, colours, hashes):
                 if t > 0:
                     around = np.uint64(0)
                     for e in range(start[v], start[v + 1]):
-                        around += _mix(colours[t - 1, index[e]] + np.uint64(0x9E3779B97F4A7C15))
+                        colour = colours[t - 1, index[e]] + np.uint64(0x9E3779B97F4A7C15)
+                        if edges.size:
+                            colour = _mix(colour) + np.uint64(3) * _mix(
+                                edges[e] + np.uint64(0xD1B54A32D192ED03)
+                            )
+                        around += _mix(colour)
                     colours[t, v] = _mix(colours[t - 1, v] * np.uint64(3) + _mix(around + np.uint64(1)))
                 seen += _mix(colours[t, v] ^ np.uint64(0xA5A5A5A5DEADBEEF))
             total = _mix(total * np.uint64(31) + seen)
