@@ -69,7 +69,7 @@ GAPS += (
 )
 _HEAD = 2**16  # bytes that are looked at
 _LONGEST = 2**22  # bytes of a header
-_LINES = 200  # lines that tell the separator
+_LINES = 50  # lines that tell the separator
 _SEPARATORS = (",", ";", "\t", "|")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
 _POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+")

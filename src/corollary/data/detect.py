@@ -84,12 +84,13 @@ def typed(
     readings: dict[str, Reading] = {}
     columns = {}
     for name in frame.columns:
-        column, how = _typed(frame[name], told.get(str(name), {}), decimal)
+        given = frame[name]
+        column, how = _typed(given, told.get(str(name), {}), decimal)
         if how:
             readings[str(name)] = how
-        if column is not frame[name]:
+        if column is not given:
             columns[name] = column
-    return (frame.assign(**{}) if not columns else _replaced(frame, columns)), readings
+    return (_replaced(frame, columns) if columns else frame), readings
 
 
 def _replaced(frame: Any, columns: dict[Any, Any]) -> Any:
