@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import special
 
+EXACT = 1e-12
+
 
 def convex_function(rng, d=1):
     """A random smooth convex function of the last axis, and its gradient."""

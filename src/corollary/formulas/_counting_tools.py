@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import comb
 
 import numpy as np
 from scipy.optimize import lsq_linear, nnls
@@ -12,6 +13,7 @@ __all__ = [
     "count_folded_square",
     "count_pieces",
     "count_regions",
+    "cover_number",
     "folding_network",
     "hard_margin",
     "is_separable",
@@ -92,3 +94,8 @@ def count_folded_square(rng, L, side=400):
     angles = np.pi / 4 * np.arange(4) + rng.uniform(-0.1, 0.1, size=4)
     sides = (points - 0.5) @ np.array([np.cos(angles), np.sin(angles)]) > np.array([0.12, -0.12, 0.12, 0.12])
     return len(np.unique(16 * codes + sides @ [1, 2, 4, 8]))
+
+
+def cover_number(s, n):
+    """Cover's number of dichotomies of s points in general position by hyperplanes through the origin of n-space."""
+    return 2 * sum(comb(s - 1, i) for i in range(n))

@@ -5,6 +5,8 @@ from math import factorial
 import numpy as np
 from scipy import optimize, special, stats
 
+EXACT = 1e-12  # sums of a few dozen terms of order one
+
 
 def table_covariance(joint, x, y):
     """The covariance of x and y under a joint table."""
