@@ -1,4 +1,4 @@
-"""Analysis and convexity: inequalities, convex and smooth functions, stationarity, small calculus.
+"""Analysis and convexity: inequalities, convex functions, expansions, constraints, small calculus.
 
 An inequality is tried on many random instances and must be reached where the theorem says so.
 """

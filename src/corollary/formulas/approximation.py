@@ -1,7 +1,6 @@
-"""What networks can approximate and how many linear pieces they have.
+"""What networks can approximate, and with how many units.
 
-Density theorems are shown by fits whose largest error shrinks, or stalls where a hypothesis is missing;
-counts are compared with exact enumeration.
+Density theorems are shown by fits whose largest error shrinks, or stalls where a hypothesis is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix completion: factorisations of a partly observed matrix and their convex relaxations.
+"""Matrix completion: factorisations of a partly observed matrix and their gradients.
 
 ``A`` is the matrix, ``mask`` is 1 where it is observed; rows are users and columns are items.
 """

@@ -1,7 +1,6 @@
 """Connectionism: threshold units, Turing's machines and the perceptron.
 
-The checks enumerate truth tables and labellings where that is possible and simulate the
-memories where it is not.
+The checks enumerate truth tables and labellings where that is possible.
 """
 
 from __future__ import annotations

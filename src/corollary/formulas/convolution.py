@@ -1,4 +1,4 @@
-"""Convolution arithmetic and convolutional networks: the operator, its sizes, fields, gradients and costs."""
+"""Convolution arithmetic: the operator, its matrices, and the sizes it leaves."""
 
 from __future__ import annotations
 

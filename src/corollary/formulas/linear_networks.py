@@ -1,4 +1,4 @@
-"""Linear units and networks, and the regressions they solve: losses, gradients, closed forms, flows.
+"""Linear units and the regressions they solve: losses, gradients and closed forms.
 
 Gradients are compared with finite differences, closed forms with other ways to the same minimum.
 """

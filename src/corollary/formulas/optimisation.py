@@ -285,7 +285,7 @@ def critical_point_rate(rng, claim):
 @formula(
     "gd-convex-rate",
     latex=r"f(\theta_t) - f^* \le \frac{L}{2t}\lVert\theta_0 - \theta^*\rVert^2"
-    r"\quad\Big(\text{the notes: } \frac{2L}{t+1}\lVert\theta_0 - \theta^*\rVert^2\Big),"
+    r"\quad\Big(\text{the notes, valid but up to four times looser: } \frac{2L}{t+1}\lVert\theta_0 - \theta^*\rVert^2\Big),"
     r"\qquad \eta = \tfrac1L",
     where="000 §13.3",
     right=lambda L, t, distance2: (L * distance2 / (2 * t), 2 * L * distance2 / (t + 1)),

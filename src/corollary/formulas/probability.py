@@ -99,7 +99,7 @@ def _from_conditionals(joint):
     wrong=lambda joint: np.multiply.outer(np.outer(joint.sum((1, 2)), joint.sum((0, 2))), np.ones(3)),
 )
 def conditional_independence(rng, claim):
-    """Given Z the pair factorises; then knowing Y as well as Z tells nothing more about X."""
+    """Given Z the law of the pair is the product of two; then Y says nothing more about X than Z did."""
     pz, px, py = simplex(rng, 3), simplex(rng, 3, 4).T, simplex(rng, 3, 5).T
     joint = np.einsum("z,xz,yz->xyz", pz, px, py)
     xor = np.zeros((2, 2, 3))  # Z = X xor Y: independent a priori, dependent given Z

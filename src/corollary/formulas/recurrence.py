@@ -1,4 +1,4 @@
-"""Recurrent networks: unrolled states, gradients through time, gates, linear recurrences and decoding."""
+"""Recurrent networks: unrolled states, gradients through time, and how they vanish."""
 
 from __future__ import annotations
 

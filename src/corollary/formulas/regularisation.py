@@ -251,7 +251,10 @@ def dropout(rng, claim):
     systems=("distillation",),
 )
 def distillation(rng, claim):
-    """The student's gradient is the gap of the tempered softmaxes over T; hot, it matches plain logits."""
+    """The student's gradient is the gap of the softmaxes at temperature T, over T.
+
+    At a high temperature that is the gap of the centred logits, over T squared times their number.
+    """
     student, teacher, T = rng.normal(size=5), rng.normal(size=5), rng.uniform(2, 5)
     z = torch.tensor(student, requires_grad=True)
     soft = torch.softmax(torch.tensor(teacher) / T, 0)
