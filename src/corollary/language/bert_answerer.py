@@ -127,7 +127,7 @@ class BERTAnswerer(BaseHead):
         """Return, for each question, the part of its passage that answers it; "" if none does."""
         pairs = self._query(X)
         self._check_tokenizer()
-        reads = [self._read(pair) for pair in pairs]
+        reads = [self._framed_pair(pair) for pair in pairs]
         tokens, allowed = ([read[k] for read in reads] for k in range(2))
         spans = self._evaluate(tokens, self._answer, allowed)
         return [
@@ -190,7 +190,7 @@ class BERTAnswerer(BaseHead):
         begin += len(text) - len(text.lstrip())  # no piece of a word holds a blank
         return (begin, begin + len(text.strip())) if text.strip() else (0, 0)
 
-    def _read(self, pair: tuple[str, str]) -> Read:
+    def _framed_pair(self, pair: tuple[str, str]) -> Read:
         """Frame a pair; a question may take up to half the context, the passage what is left."""
         t = self.tokenizer_
         question = t.encode(pair[0])[: self.context // 2 - 2]
@@ -205,7 +205,7 @@ class BERTAnswerer(BaseHead):
     def _learner(self, data: Data) -> Any:
         self._prepare([text for pair in data.X for text in pair])
         self.n_outputs_ = 2
-        reads = [self._read(pair) for pair in data.X]
+        reads = [self._framed_pair(pair) for pair in data.X]
         spans = np.array(
             [self._tokens_of(i, read, *span) for i, (read, span) in enumerate(zip(reads, data.y))]
         )
