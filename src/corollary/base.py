@@ -92,6 +92,8 @@ ENGINE_ATTRIBUTES = (
     "_callback_fit_ctx",
     "_skl_callbacks_to_teardown",
     "_parent_callback_ctx",
+    "_going_on",
+    "_optimizer_states",
 )
 
 _BORDERS: dict[str, Any] = {
@@ -111,6 +113,7 @@ class Data(NamedTuple):
     y: Any = None
     sample_weight: np.ndarray | None = None
     extra: Any = None
+    validation: Any = None  # another one of these, which is only measured on
 
 
 class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -172,10 +175,14 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     @with_callbacks  # type: ignore[untyped-decorator]
-    def _fit(self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None) -> Self:
+    def _fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None, validation: Any = None
+    ) -> Self:
         with self._unharmed():
             self._validate_params()
             data = self._data(X, y, sample_weight, extra)
+            if validation is not None:
+                data = data._replace(validation=self._validation(validation))
             run = current()
             learner = self._learner(data)
             try:
@@ -260,12 +267,16 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         X, y = self._read(X, y)
         X = self._check(X, reset=True)
         y = self._check_y(X, y)
-        if sample_weight is not None:
-            samples = np.empty(X.num_nodes) if hasattr(X, "num_nodes") else X
-            sample_weight = _check_sample_weight(
-                sample_weight, samples, dtype=np.float64, ensure_non_negative=True
-            )
-        return Data(X, y, sample_weight, extra)
+        return Data(X, y, self._check_weight(X, sample_weight), extra)
+
+    def _check_weight(self, X: Any, sample_weight: Any) -> np.ndarray | None:
+        if sample_weight is None:
+            return None
+        samples = np.empty(X.num_nodes) if hasattr(X, "num_nodes") else X
+        return _check_sample_weight(sample_weight, samples, dtype=np.float64, ensure_non_negative=True)  # type: ignore[no-any-return]
+
+    def _validation(self, given: Any) -> Data:
+        raise errors.kind(type(self).__name__, "there must be something to validate", "validation data")
 
     def _check(self, X: Any, reset: bool) -> Any:
         """Return X in the canonical form of the estimator's input kind."""

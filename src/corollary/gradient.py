@@ -7,14 +7,18 @@ losses from the three classes at the end, so that every one of them takes the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor
+from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
+from corollary.border import check_target
 from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -65,11 +69,110 @@ class GradientTrained(Estimator):
         """Return the weights of the network that a further fit starts from."""
         return dict(self.module_.state_dict())
 
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : data of the estimator's input kind
+            What to learn from.
+        y : array-like, optional
+            Targets, where the model has any.
+        validation : tuple, optional
+            ``(X, y)``, or ``(X,)`` without targets, on which the loss is measured after every epoch; early stopping then
+            holds nothing out.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, validation=validation)
+        return self
+
+    @available_if(lambda self: type(self)._learner is GradientTrained._learner)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train for one more epoch on these data, with the sizes, scales and classes of the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As ``fit`` takes them.
+        classes : array-like, optional
+            All classes that there will be, at the first call of a classifier.
+
+        Returns
+        -------
+        self
+        """
+        before = getattr(self, "n_iter_", 0)
+        self._going_on = {"first": not hasattr(self, "module_"), "classes": classes}
+        try:
+            self._fit(X, y, sample_weight)
+            self.n_iter_ += before
+        finally:
+            self.__dict__.pop("_going_on", None)
+        return self
+
+    # --- hooks -------------------------------------------------------------------------------------------
+
+    def _measure(self, data: Data) -> None:
+        """Learn from the data what the module and the batches are made with: sizes, scales, vocabularies."""
+
+    def _batches(self, data: Data) -> Any:
+        """Return the batches of some data, by what was measured."""
+        raise NotImplementedError
+
+    def _aim(self) -> Any:
+        """Return the objective."""
+        raise NotImplementedError
+
+    def _explicit(self, data: Data) -> Any:
+        """Return the explicit backward pass, where there is one."""
+        return None
+
+    def _known_y(self, X: Any, y: Any) -> Any:
+        """Return targets of further data, by what was learned from the first."""
+        return None if y is None else self._check_y(X, y)
+
+    def _learner(self, data: Data) -> Any:
+        if self.__dict__.get("_going_on", {}).get("first", True):
+            self._measure(data)
+        validation = None if data.validation is None else self._batches(data.validation)
+        return self._descend(
+            self._aim(), self._batches(data), gradient=self._explicit(data), validation=validation
+        )
+
+    # --- data after the first ----------------------------------------------------------------------------
+
+    def _data(self, X: Any, y: Any, sample_weight: Any, extra: Any = None) -> Data:
+        going_on = self.__dict__.get("_going_on")
+        if going_on is None or (going_on["first"] and going_on["classes"] is None):
+            return super()._data(X, y, sample_weight, extra)
+        if going_on["first"]:
+            X = self._check(X, reset=True)
+            self.classes_ = np.unique(going_on["classes"])
+            return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight), extra)
+        return self._further(X, y, sample_weight)
+
+    def _further(self, X: Any, y: Any = None, sample_weight: Any = None) -> Data:
+        X = self._check(self._read_again(X), reset=False)
+        return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight))
+
+    def _validation(self, given: Any) -> Data:
+        name = type(self).__name__
+        if type(self)._learner is not GradientTrained._learner:
+            do = "Use Training(early_stopping=True), which holds a part of the data out."
+            raise errors.kind(name, "this model takes no validation data", "some", do)
+        if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
+            raise errors.kind(name, "validation must be a tuple (X, y)", type(given).__name__)
+        return self._further(*given)
+
     def _plan(self) -> Training:
         training = self.training if self.training is not None else Training()
         if not isinstance(training, Training):
             raise errors.kind(type(self).__name__, "training must be a Training", repr(training))
-        return training.resolved(**self._training_defaults)
+        plan = training.resolved(**self._training_defaults)
+        return plan if "_going_on" not in self.__dict__ else plan.overridden(epochs=1)
 
     def _stopping(self) -> EarlyStopping | None:
         return self._plan().stopping()
@@ -97,6 +200,10 @@ class GradientTrained(Estimator):
         plan, seed, run = self._plan(), self._seed(), current()
         with seeded(seed):
             module = self._module()
+        going_on = self.__dict__.get("_going_on", {})
+        again = not going_on.get("first", True)
+        if again or (plan.warm_start and _same_shapes(module, getattr(self, "module_", None))):
+            module.load_state_dict(self.module_.state_dict())
         batches = batches.to(run.device)
         # What pads its batches is evaluated in batches of that size too.
         chunk = CHUNK if type(batches) is TensorBatches else plan.batch_size
@@ -108,7 +215,7 @@ class GradientTrained(Estimator):
         validate = None
         if validation is not None:
             validate = partial(evaluate, objective, batches=validation, batch_size=chunk)
-        return GradientLearner(
+        learner = GradientLearner(
             module,
             objective,
             batches,
@@ -120,10 +227,28 @@ class GradientTrained(Estimator):
             gradient=gradient,
             rule=rule,
         )
+        if again and "_optimizer_states" in self.__dict__:
+            for player, state in zip(learner.players, self._optimizer_states):
+                player.restore(state)
+        return learner
 
     def _adopt(self, learner: Any) -> None:
         self.module_ = learner.result()
         self.n_iter_ = learner.epoch
+        if "_going_on" in self.__dict__:
+            self._optimizer_states = [player.state() for player in learner.players]
+
+    def _sampled(self, count: int, call: Any) -> Any:
+        """Return the results of several calls in which dropout drops, one after the other along a new axis."""
+        import torch
+
+        from corollary.engine.random import seeded
+
+        check_count(self, "dropout_samples", count)
+        device = next(self.module_.parameters()).device
+        with seeded(self._seed(), device), _dropping(self.module_, type(self).__name__):
+            found = [call() for _ in range(count)]
+        return torch.stack(found) if isinstance(found[0], torch.Tensor) else np.stack(found)
 
     def _as_weight(self, weight: np.ndarray | None) -> Any:
         """Return weights as a tensor of the network's type."""
@@ -143,6 +268,38 @@ class GradientTrained(Estimator):
         return torch.cat(parts).numpy()
 
 
+def _same_shapes(module: Any, fitted: Any) -> bool:
+    """Whether a fitted module's weights fit another one."""
+    if fitted is None:
+        return False
+    a, b = module.state_dict(), fitted.state_dict()
+    return a.keys() == b.keys() and all(a[key].shape == b[key].shape for key in a)
+
+
+@contextmanager
+def _dropping(module: Any, owner: str) -> Iterator[None]:
+    """Let the dropout of a fitted module drop, and nothing else behave as in training."""
+    from torch import nn
+
+    def drops(part: Any) -> bool:
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            return bool(part.p > 0)
+        share = getattr(part, "dropout", 0.0)
+        return isinstance(share, float) and share > 0
+
+    parts = [part for part in module.modules() if drops(part)]
+    if not parts:
+        raise errors.value(
+            owner, "dropout_samples needs a network with dropout", "one without", "Set dropout."
+        )
+    for part in parts:
+        part.training = True
+    try:
+        yield
+    finally:
+        module.eval()
+
+
 def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any, Any]:
     """Return which samples are learned from and which are held out, with like shares of every class."""
     import torch
@@ -158,6 +315,17 @@ def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any
     return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(held))
 
 
+def known_codes(model: Any, labels: np.ndarray) -> np.ndarray:
+    """Return the places of labels in ``classes_``; raise if one is not there."""
+    classes = model.classes_
+    codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+    strange = classes[codes] != labels
+    if np.any(strange):
+        must = f"labels must be among those of the first fit ({len(classes)} classes)"
+        raise errors.value(type(model).__name__, must, repr(np.asarray(labels)[strange].tolist()[0]))
+    return codes
+
+
 # --- classes, numbers, labels of parts -------------------------------------------------------------------
 
 
@@ -166,9 +334,38 @@ class GradientClassifier(Classifier, GradientTrained):
 
     _soft_targets = True
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Train on X with labels y (n,), or probabilities y (n, n_classes), optionally weighted."""
-        return self._fit(X, y, sample_weight)
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Train on X with labels y (n,), or probabilities y (n, n_classes), optionally weighted.
+
+        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
+        """
+        return self._fit(X, y, sample_weight, validation=validation)
+
+    def predict_proba(self, X, *, dropout_samples=None):
+        """Return the probability of each class, in the order of ``classes_``.
+
+        With ``dropout_samples`` it is the mean over so many passes in which dropout drops (Monte-Carlo dropout).
+        """
+        if dropout_samples is None:
+            return super().predict_proba(X)
+        check_is_fitted(self)
+        return self._sampled(dropout_samples, lambda: Classifier.predict_proba(self, X)).mean(0)
+
+    def _known_y(self, X: Any, y: Any) -> Any:
+        y = check_target(self, X, y, multi_output=True)
+        if y.ndim == 2 and y.shape[1] > 1:
+            known = self.classes_
+            codes = self._check_probabilities(y)
+            if len(known) != y.shape[1]:
+                raise errors.value(type(self).__name__, f"y must have {len(known)} columns", y.shape[1])
+            self.classes_ = known
+            return codes
+        return known_codes(self, y.reshape(-1))
+
+    def _aim(self) -> Any:
+        from corollary.engine.objective import Supervised
+
+        return Supervised(self._criterion())
 
     def _supervision(self, data: Data) -> tuple[Any, Any]:
         """Return targets and weights as tensors."""
@@ -186,9 +383,20 @@ class GradientClassifier(Classifier, GradientTrained):
 class GradientTagger(Tagger, GradientTrained):
     """A tagger whose criterion is the cross-entropy of every part, weighted by its sequence and its class."""
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Train on X with one list of labels y for each, optionally weighted."""
-        return self._fit(X, y, sample_weight)
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Train on X with one list of labels y for each, optionally weighted.
+
+        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
+        """
+        return self._fit(X, y, sample_weight, validation=validation)
+
+    def _known_y(self, X: Any, y: Any) -> list[np.ndarray]:
+        return [known_codes(self, labels) for labels in self._labels(X, y)]
+
+    def _aim(self) -> Any:
+        from corollary.engine.objective import Supervised
+
+        return Supervised(self._criterion())
 
     def _supervision(self, data: Data, codes: list[np.ndarray] | None = None) -> tuple[Any, Any]:
         """Return the classes of the parts, and their weights; both ragged, so that padding weighs nothing."""
@@ -217,9 +425,29 @@ class GradientRegressor(Regressor, GradientTrained):
         "target_scale_": Array("n_outputs_"),
     }
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Train on X with targets y (n,), or (n, k) where the model takes several, optionally weighted."""
-        return self._fit(X, y, sample_weight)
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Train on X with targets y (n,), or (n, k) where the model takes several, optionally weighted.
+
+        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
+        """
+        return self._fit(X, y, sample_weight, validation=validation)
+
+    def predict(self, X, *, dropout_samples=None, return_std=False):
+        """Return the predicted targets.
+
+        With ``dropout_samples`` they are the mean over so many passes in which dropout drops (Monte-Carlo dropout), and
+        ``return_std`` adds their standard deviation.
+        """
+        if dropout_samples is None:
+            return super().predict(X)
+        check_is_fitted(self)
+        found = self._sampled(dropout_samples, lambda: Regressor.predict(self, X))
+        return (found.mean(0), found.std(0)) if return_std else found.mean(0)
+
+    def _aim(self) -> Any:
+        from corollary.engine.objective import Supervised
+
+        return Supervised(self._criterion())
 
     def _criterion(self) -> Any:
         from corollary.losses import regression
@@ -228,7 +456,15 @@ class GradientRegressor(Regressor, GradientTrained):
         return regression(self.loss, type(self).__name__, **options)
 
     def _supervision(self, data: Data) -> tuple[Any, Any]:
-        """Remember the targets' shape, shift and scale; return them (n, n_outputs), and the weights, as tensors."""
+        """Return standardised targets (n, n_outputs), and the weights, as tensors."""
+        y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
+        if y.shape[1] != self.n_outputs_:
+            raise errors.value(type(self).__name__, f"y must have {self.n_outputs_} columns", y.shape[1])
+        scaled = ((y - self.target_mean_) / self.target_scale_).astype(getattr(self, "dtype_", "float32"))
+        return as_tensor(scaled), self._as_weight(data.sample_weight)
+
+    def _measure_targets(self, data: Data) -> None:
+        """Remember the targets' shape, shift and scale."""
         y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
         self.target_ndim_, self.n_outputs_ = data.y.ndim, y.shape[1]
         if self.loss == "poisson":
@@ -240,8 +476,6 @@ class GradientRegressor(Regressor, GradientTrained):
             self.target_mean_ = np.average(y, axis=0, weights=data.sample_weight)
             spread = np.sqrt(np.average((y - self.target_mean_) ** 2, axis=0, weights=data.sample_weight))
             self.target_scale_ = np.where(spread > 0, spread, 1.0)
-        scaled = ((y - self.target_mean_) / self.target_scale_).astype(getattr(self, "dtype_", "float32"))
-        return as_tensor(scaled), self._as_weight(data.sample_weight)
 
     def _unscaled(self, output: np.ndarray) -> np.ndarray:
         """Return outputs of the network as targets."""

@@ -320,7 +320,9 @@ class Spectral(Regulariser):
             W = p.flatten(1)
             with torch.no_grad():
                 v = nn.functional.normalize(W.T @ self._u[i], dim=0)
-                self._u[i] = nn.functional.normalize(W @ v, dim=0)
+                u = W @ v
+                if u.any():  # weights of zero point nowhere
+                    self._u[i] = nn.functional.normalize(u, dim=0)
             loss = loss + 0.5 * self.rate * (self._u[i] @ W @ v).square()
         return loss
 

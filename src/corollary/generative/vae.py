@@ -225,7 +225,7 @@ class VAE(Transformer, Density, Generator, GradientTrained):
         decoder = MLP((k, *reversed(hidden), d), self.activation)
         return VAEModule(encoder, decoder, self.likelihood_, self.noise).to(getattr(torch, self.dtype_))
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         low, high = data.X.min(), data.X.max()
         unit = low >= 0 and high <= 1
         self.likelihood_ = (
@@ -237,7 +237,12 @@ class VAE(Transformer, Density, Generator, GradientTrained):
                 "VAE", "likelihood='bernoulli' needs data in [0, 1]", got, "Scale X, or use 'gaussian'."
             )
         self.dtype_ = str(data.X.dtype)
-        return self._descend(self._objective, TensorBatches(as_tensor(data.X)))
+
+    def _aim(self) -> Any:
+        return self._objective
+
+    def _batches(self, data: Data) -> TensorBatches:
+        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)))
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         reconstruction, divergence = module(*batch.inputs)

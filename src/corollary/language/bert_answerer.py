@@ -202,17 +202,21 @@ class BERTAnswerer(BaseHead):
         allowed = (places == 0) | ((places >= first) & (places < len(tokens) - 1))
         return Read(tokens, allowed, first, np.array(offsets[:room]).reshape(-1, 2))
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._prepare([text for pair in data.X for text in pair])
         self.n_outputs_ = 2
+
+    def _aim(self) -> Supervised:
+        # The tokens are the classes, twice: the loss of a pair is -log p of eq. 1, halved in the mean.
+        return Supervised(cross_entropy, forward=span_logits)
+
+    def _batches(self, data: Data) -> RaggedBatches:
         reads = [self._framed_pair(pair) for pair in data.X]
         spans = np.array(
             [self._tokens_of(i, read, *span) for i, (read, span) in enumerate(zip(reads, data.y))]
         )
         x, allowed = (self._ragged([read[k] for read in reads]) for k in range(2))
-        batches = RaggedBatches((x, allowed), as_tensor(spans), self._as_weight(data.sample_weight))
-        # The tokens are the classes, twice: the loss of a pair is -log p of eq. 1, halved in the mean.
-        return self._descend(Supervised(cross_entropy, forward=span_logits), batches)
+        return RaggedBatches((x, allowed), as_tensor(spans), self._as_weight(data.sample_weight))
 
     def _tokens_of(self, i: int, read: Read, begin: int, end: int) -> tuple[int, int]:
         if begin == end:

@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientRegressor
@@ -117,11 +116,12 @@ class BERTClassifier(GradientClassifier, BaseHead):
         )
         self.class_weight = class_weight
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._prepare(data.X)
         self.n_outputs_ = len(self.classes_)
-        batches = RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
 
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         rows = self._evaluate(
@@ -238,10 +238,12 @@ class BERTRegressor(GradientRegressor, BaseHead):
         self.loss = loss
         self.quantile = quantile
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._prepare(data.X)
-        batches = RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+        self._measure_targets(data)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
 
     def _predict(self, X: list[str]) -> np.ndarray:
         return self._unscaled(np.stack(self._evaluate(self._framed(X), self.module_)))

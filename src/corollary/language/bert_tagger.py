@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import kind, value
 from corollary.gradient import GradientTagger
@@ -174,9 +173,11 @@ class BERTTagger(GradientTagger, BaseHead):
             counts.append(len(runs))
         return rows, places, counts
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._prepare([" ".join(text) for text in data.X])
         self.n_outputs_ = len(self.classes_)
+
+    def _batches(self, data: Data) -> RaggedBatches:
         rows, places, _ = self._windows(data.X)
         cuts = np.cumsum([len(place) for place in places])[:-1]
         words = np.concatenate(data.y), np.concatenate(self._weights(data.y, data.sample_weight))
@@ -186,8 +187,7 @@ class BERTTagger(GradientTagger, BaseHead):
             marks, weights, places, *(np.split(part, cuts) for part in words)
         ):
             mark[place], weight[place] = code, w
-        batches = RaggedBatches(*(self._ragged(column) for column in (rows, marks, weights)))
-        return self._descend(Supervised(self._criterion()), batches)
+        return RaggedBatches(*(self._ragged(column) for column in (rows, marks, weights)))
 
     def _probabilities(self, X: list[list[str]]) -> list[np.ndarray]:
         rows, places, counts = self._windows(X)

@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from corollary.base import Data, Density, Generator, LanguageModel
 from corollary.engine.batches import Batch
 from corollary.engine.random import seeded
-from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import kind, value
 from corollary.gradient import GradientTrained
@@ -261,17 +260,21 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             "clip_norm": 1.0,
         }  # fmt: skip
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         if not hasattr(self, "pretrained_"):
             self.tokenizer_ = tokenizers.make(self.tokenizer, data.X, self.vocabulary_size)
             self.n_tokens_ = self.tokenizer_.size
             self.options_ = {"dropout": self.dropout}
             self.dtype_ = "float32"
+
+    def _aim(self) -> Any:
+        return next_token_loss
+
+    def _batches(self, data: Data) -> WindowBatches:
         encoded, end = [self._encode(text) for text in data.X], np.array([self._end()])
         joined = np.concatenate([end, *(part for codes in encoded for part in (codes, end))])
         length = min(self.context + 1, len(joined))
-        sequence = torch.from_numpy(joined).to(current().device)
-        return self._descend(next_token_loss, WindowBatches(sequence, length))
+        return WindowBatches(torch.from_numpy(joined), length)
 
     def _module(self) -> Decoder:
         if self.dimension % self.n_heads:

@@ -29,7 +29,7 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.language.encoder import visible
 from corollary.sequences import words
-from corollary.sequences.pairs import BaseTranslator, pair_loss
+from corollary.sequences.pairs import BaseTranslator
 from corollary.sequences.search import beam_search
 
 __all__ = ["Said", "Transformer", "TransformerNetwork", "sinusoids"]
@@ -269,11 +269,11 @@ class Transformer(BaseTranslator):
     def _test_params(cls) -> dict[str, Any]:
         return {"n_layers": 1, "dimension": 8, "n_heads": 2, "inner": 16, "training": Training(epochs=2)}
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         if self.dimension % self.n_heads:
             must = f"dimension must be a multiple of n_heads={self.n_heads}"
             raise value("Transformer", must, self.dimension)
-        return self._descend(pair_loss, self._pairs(data))
+        super()._measure(data)
 
     def _module(self) -> TransformerNetwork:
         names = ("dimension", "n_heads", "n_layers", "inner", "dropout")

@@ -83,7 +83,7 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
     _checks: ClassVar[dict[str, Any]] = {"ensure_min_samples": 2}
     _fitted = {"_dtype": Dtype(), "mean_": Array("n_features_in_"), "scale_": Number()}
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         X = data.X
         if self.n_components > X.shape[1]:
             raise errors.value(
@@ -94,8 +94,13 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
         self._dtype = str(X.dtype)
         self.mean_ = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         self.scale_ = float(X.std(dtype=np.float64, axis=0).max()) or 1.0
-        scaled = as_tensor((X - self.mean_) / X.dtype.type(self.scale_))
-        return self._descend(_objective, TensorBatches(scaled))
+
+    def _aim(self) -> Any:
+        return _objective
+
+    def _batches(self, data: Data) -> TensorBatches:
+        X = data.X.astype(self.mean_.dtype, copy=False)
+        return TensorBatches(as_tensor((X - self.mean_) / X.dtype.type(self.scale_)))
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
         return self._forward((X - self.mean_) / X.dtype.type(self.scale_), self.module_.encode).astype(

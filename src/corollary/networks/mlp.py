@@ -30,7 +30,6 @@ from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
 from corollary.engine.batches import Batch, TensorBatches
-from corollary.engine.objective import Supervised
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
@@ -163,18 +162,20 @@ class _BaseMLP(GradientTrained):
         options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
         return MLP(widths, self.activation, **options).to(getattr(torch, self.dtype_))
 
-    def _learn(self, data: Data, error: Any) -> Any:
+    def _measure(self, data: Data) -> None:
         sizes = np.atleast_1d(self.hidden_layer_sizes)
         if sizes.size and sizes.min() < 1:
             raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
         self.dtype_ = str(data.X.dtype)
-        target, weight = self._supervision(data)
-        plain = type(activation(self.activation)) in PLAIN and not (
-            self.dropout or self.norm or self.residual
-        )
-        gradient = Backpropagation(error).on if plain and error is not None else None
-        batches = TensorBatches(as_tensor(data.X), target, weight)
-        return self._descend(Supervised(self._criterion()), batches, gradient=gradient)
+
+    def _batches(self, data: Data) -> TensorBatches:
+        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)), *self._supervision(data))
+
+    def _backpropagation(self, error: Any) -> Any:
+        """Return equations 2 and 3 where the layers are plain."""
+        plain = type(activation(self.activation)) in PLAIN
+        plain = plain and not (self.dropout or self.norm or self.residual)
+        return Backpropagation(error).on if plain else None
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
@@ -264,9 +265,12 @@ class MLPClassifier(GradientClassifier, _BaseMLP):
         )
         self.class_weight = class_weight
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
         self.n_outputs_ = len(self.classes_)
-        return self._learn(data, softmax_error if data.y.ndim == 1 else None)
+
+    def _explicit(self, data: Data) -> Any:
+        return self._backpropagation(softmax_error) if data.y.ndim == 1 else None
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._forward(X, lambda x: self.module_(x).softmax(1))
@@ -358,8 +362,12 @@ class MLPRegressor(GradientRegressor, _BaseMLP):
         self.loss = loss
         self.quantile = quantile
 
-    def _learner(self, data: Data) -> Any:
-        return self._learn(data, squared_error if self.loss == "squared" else None)
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
+        self._measure_targets(data)
+
+    def _explicit(self, data: Data) -> Any:
+        return self._backpropagation(squared_error) if self.loss == "squared" else None
 
     def _predict(self, X: np.ndarray) -> np.ndarray:
         return self._unscaled(self._forward(X)).astype(X.dtype)

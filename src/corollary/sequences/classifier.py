@@ -6,13 +6,10 @@ A :class:`~corollary.sequences.network.SequenceNetwork` reads a sequence and poo
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.gradient import GradientClassifier
 from corollary.sequences.common import BaseSequenceNetwork
@@ -122,10 +119,12 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         self.training = training
         self.random_state = random_state
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
         self.n_outputs_ = len(self.classes_)
-        batches = RaggedBatches(self._inputs(data.X), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(-1)))

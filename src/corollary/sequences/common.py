@@ -11,9 +11,9 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
+from corollary.base import Data
 from corollary.data.kinds import check_sequences
 from corollary.engine.ragged import Ragged, RaggedBatches
-from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientTrained
@@ -159,8 +159,8 @@ class BaseSequenceNetwork(BaseSequence):
             network.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return network
 
-    def _inputs(self, parts: list[np.ndarray]) -> Ragged:
-        """Return the training sequences, after a look at their scale."""
+    def _measure(self, data: Data) -> None:
+        """Learn the scale of vectors."""
         if self.truncation is not None and (
             self.cell not in RECURRENT or getattr(self, "bidirectional", False)
         ):
@@ -172,5 +172,4 @@ class BaseSequenceNetwork(BaseSequence):
                 "Leave truncation at None.",
             )
         if self.kind_ == "vector":
-            self.feature_mean_, self.feature_scale_ = scale_of(parts)
-        return self._ragged(parts, current().device)
+            self.feature_mean_, self.feature_scale_ = scale_of(data.X)

@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from corollary.base import Data
 from corollary.engine.batches import Batch
 from corollary.engine.ragged import RaggedBatches, padding_mask
+from corollary.engine.run import current
 from corollary.errors import value
 from corollary.sequences.common import BaseSequenceNetwork
 from corollary.sequences.network import RECURRENT
@@ -144,11 +145,16 @@ class SequenceForecaster(BaseSequenceNetwork):
             )
         return parts
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
         self.n_outputs_ = self.n_features_in_
-        x = self._inputs(data.X)
-        scale = torch.as_tensor(self.feature_scale_).to(x.flat)
-        return self._descend(partial(step_error, scale=scale), RaggedBatches(x))
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(data.X))
+
+    def _aim(self) -> Any:
+        scale = torch.as_tensor(self.feature_scale_).to(current().device, getattr(torch, self.dtype_))
+        return partial(step_error, scale=scale)
 
     def _stepped(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Feed forecasts back, one step of the cell each, from the state at each series' own end."""

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from corollary.base import Data
 from corollary.data.kinds import check_texts
 from corollary.engine.batches import TensorBatches
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged
 from corollary.engine.training import Training
 from corollary.errors import kind
@@ -207,11 +206,11 @@ class MemoryNetwork(GradientClassifier):
         sizes = (words.SPECIAL + len(self.vocabulary_), len(self.classes_))
         return MemoryNet(*sizes, width=self.width, n_hops=self.n_hops, n_facts=self.n_facts)
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self.vocabulary_ = words.vocabulary(data.X, "word")
-        facts, question = self._tensors(data.X)
-        batches = TensorBatches((facts, question), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+
+    def _batches(self, data: Data) -> TensorBatches:
+        return TensorBatches(self._tensors(data.X), *self._supervision(data))
 
     def _tensors(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         """Return facts (n, f, w), latest first, and questions (n, w), padded with 0."""

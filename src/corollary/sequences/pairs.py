@@ -97,12 +97,17 @@ class BaseTranslator(GradientTrained):
         X = self._query(X)
         return RaggedBatches((self._sources(X), self._targets(self._check_y(X, y, filled=False))))
 
-    def _pairs(self, data: Data) -> RaggedBatches:
+    def _measure(self, data: Data) -> None:
         self.vocabulary_ = words.vocabulary(data.X, self.unit, self.max_words)
         self.target_vocabulary_ = words.vocabulary(data.y, self.unit, self.max_words)
         self.longest_ = (
             max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self.unit)) + 1
         )
+
+    def _aim(self) -> Any:
+        return pair_loss
+
+    def _batches(self, data: Data) -> RaggedBatches:
         return RaggedBatches(
             (self._sources(data.X), self._targets(data.y)), weight=self._as_weight(data.sample_weight)
         )

@@ -33,7 +33,7 @@ from corollary.errors import value
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.sequences.network import RECURRENT, SequenceEncoder, pool
-from corollary.sequences.pairs import PAIR_STEPS, BaseTranslator, pair_loss
+from corollary.sequences.pairs import PAIR_STEPS, BaseTranslator
 from corollary.sequences.search import beam_search
 from corollary.shapes import Count
 
@@ -279,11 +279,10 @@ class Seq2Seq(BaseTranslator):
                     found[row] = weights[i, : int(y_lengths[i]) - 1, : int(lengths[i])]
         return found
 
-    def _learner(self, data: Data) -> Any:
-        pairs, plan = self._pairs(data), self._plan()
-        grows = self.mixing_schedule == "linear"
-        self.mixing_steps_ = plan.epochs * pairs.count(plan.batch_size) if grows else 0
-        return self._descend(pair_loss, pairs)
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
+        plan, grows = self._plan(), self.mixing_schedule == "linear"
+        self.mixing_steps_ = plan.epochs * -(-len(data.X) // plan.batch_size) if grows else 0
 
     def _module(self) -> Seq2SeqNetwork:
         names = ("hidden_size", "embedding_size", "n_layers", "attention", "dropout", "mixing")

@@ -22,7 +22,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -203,13 +202,14 @@ class TextCNN(GradientClassifier):
         parts = words.encode(texts, self.vocabulary_, "word")
         return Ragged.of([part[: self.max_length] for part in parts], device=current().device)
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         widths = np.atleast_1d(self.widths)
         if not widths.size or widths.min() < 1:
             raise value("TextCNN", "widths must be positive", tuple(widths.tolist()))
         self.vocabulary_ = words.vocabulary(data.X, "word", self.max_words, self.min_count)
-        batches = RaggedBatches(self._ragged(data.X), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         data, device = self._ragged(X), next(self.module_.parameters()).device

@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import RaggedBatches
 from corollary.engine.training import Training
 from corollary.errors import value
@@ -76,10 +75,11 @@ class _BaseDeepSets(BaseSets):
         module.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return module
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._scale(data.X)
-        batches = RaggedBatches(self._ragged(data.X), *self._supervision(data))
-        return self._descend(Supervised(self._criterion()), batches)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
 
 class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
@@ -151,9 +151,9 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
         )
         self.class_weight = class_weight
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
         self.n_outputs_ = len(self.classes_)
-        return super()._learner(data)
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(1)))
@@ -229,6 +229,10 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         )
         self.loss = loss
         self.quantile = quantile
+
+    def _measure(self, data: Data) -> None:
+        super()._measure(data)
+        self._measure_targets(data)
 
     def _predict(self, X: list[np.ndarray]) -> np.ndarray:
         return self._unscaled(np.stack(self._evaluate(X, self.module_)))

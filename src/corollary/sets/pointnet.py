@@ -22,7 +22,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Data
-from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -160,10 +159,11 @@ class _BasePointNet(BaseSets):
         )
         return net.to(getattr(torch, self.dtype_))
 
-    def _learner(self, data: Data) -> Any:
-        criterion = TurnedCrossEntropy(len(self.classes_), -1, self.orthogonality)
-        batches = RaggedBatches(self._centred(data.X), *self._supervision(data))
-        return self._descend(Supervised(criterion), batches)
+    def _turned(self) -> TurnedCrossEntropy:
+        return TurnedCrossEntropy(len(self.classes_), -1, self.orthogonality)
+
+    def _batches(self, data: Data) -> RaggedBatches:
+        return RaggedBatches(self._centred(data.X), *self._supervision(data))
 
     def _centred(self, sets: list[np.ndarray], device: Any = None) -> Ragged:
         """Return clouds with their centre at 0 and their farthest point at 1, as the published data have them."""
@@ -241,6 +241,8 @@ class PointNet(GradientClassifier, _BasePointNet):
     True
     """
 
+    _criterion = _BasePointNet._turned
+
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
         return np.stack(self._probabilities(X))
 
@@ -291,6 +293,7 @@ class PointNetSegmenter(GradientTagger, _BasePointNet):
     """
 
     _segment, _whole, _parts = True, "cloud", "points"
+    _criterion = _BasePointNet._turned
 
     @classmethod
     def _test_data(cls) -> tuple[list[np.ndarray], list[np.ndarray]]:

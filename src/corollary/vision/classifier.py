@@ -71,15 +71,14 @@ class BaseImageEstimator(GradientTrained):
         levels = self._pixel_levels()
         return check_images(X, type(self).__name__, channels=shape[0], size=shape[1:], levels=levels)
 
-    def _images(self, data: Data) -> Tensor:
-        """Remember the shape and the channels' statistics; return the images."""
+    def _measure(self, data: Data) -> None:
+        """Remember the shape and the channels' statistics."""
         named(self.net, self._nets, type(self).__name__)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
         self.channel_mean_ = data.X.mean((0, 2, 3), dtype=np.float64)
         spread = data.X.std((0, 2, 3), dtype=np.float64)
         self.channel_scale_ = np.where(spread > 0, spread, 1.0)
-        return as_tensor(data.X)
 
     def _module(self) -> nn.Sequential:
         """Return the standardisation and the net, with the channels last in memory."""
@@ -181,16 +180,18 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"net": "resnet", "width": 4, "training": Training(epochs=3)}
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Train on images X with labels y (n,), optionally weighted.
 
         Images are (n, h, w), (n, c, h, w) or (n, h, w, c), bytes or floats in [0, 1], or a list of Pillow images.
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, validation=validation)
 
-    def _learner(self, data: Data) -> Any:
-        batches = TensorBatches(self._images(data), *self._supervision(data))
-        return self._descend(with_accuracy(AuxiliaryCrossEntropy(len(self.classes_))), batches)
+    def _batches(self, data: Data) -> TensorBatches:
+        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)), *self._supervision(data))
+
+    def _aim(self) -> Any:
+        return with_accuracy(AuxiliaryCrossEntropy(len(self.classes_)))
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1))

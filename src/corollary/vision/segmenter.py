@@ -22,6 +22,7 @@ from corollary.engine.batches import TensorBatches
 from corollary.engine.objective import with_accuracy
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.gradient import known_codes
 from corollary.losses import CrossEntropy
 from corollary.roles import class_weights
 from corollary.shapes import Labels
@@ -122,9 +123,9 @@ class Segmenter(BaseImageEstimator):
         X = np.random.default_rng(0).uniform(size=(12, 8, 8)).astype(np.float32)
         return X, (X > 0.5).astype(int)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Train on images X, as :class:`~corollary.ImageClassifier` takes them, with masks y (n, h, w) of labels."""
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, validation=validation)
 
     def _check_y(self, X: np.ndarray, y: Any) -> np.ndarray:
         masks = self._masks(X, y)
@@ -152,10 +153,16 @@ class Segmenter(BaseImageEstimator):
             raise value("Segmenter", f"masks must have shape {want}", f"shape {masks.shape}", do)
         return masks
 
-    def _learner(self, data: Data) -> Any:
-        x, criterion = self._images(data), CrossEntropy(len(self.classes_))
-        batches = TensorBatches(x, as_tensor(data.y), self._as_weight(self._weights(data)))
-        return self._descend(with_accuracy(criterion), batches)
+    def _known_y(self, X: np.ndarray, y: Any) -> np.ndarray:
+        masks = self._masks(X, y)
+        return known_codes(self, masks.ravel()).reshape(masks.shape)
+
+    def _batches(self, data: Data) -> TensorBatches:
+        x = as_tensor(data.X.astype(self.dtype_, copy=False))
+        return TensorBatches(x, as_tensor(data.y), self._as_weight(self._weights(data)))
+
+    def _aim(self) -> Any:
+        return with_accuracy(CrossEntropy(len(self.classes_)))
 
     def _weights(self, data: Data) -> np.ndarray | None:
         """Return the weight of every image, or of every pixel if the classes have weights."""
