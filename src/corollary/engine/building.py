@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as registry
 
-from corollary.engine.sgd import seeded
+from corollary.engine.random import seeded
 from corollary.shapes import Mismatch
 
 __all__ = ["filled", "outline"]

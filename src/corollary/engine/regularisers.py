@@ -240,7 +240,7 @@ class Curriculum(Regulariser):
         """Return the share of samples that are seen in this epoch."""
         learner = self._learner
         half = max(1, learner.training.epochs // 2)
-        return min(1.0, self.start + (1 - self.start) * learner.epoch / half)
+        return float(min(1.0, self.start + (1 - self.start) * learner.epoch / half))
 
     def order(self, learner: Any, order: Tensor) -> Tensor:
         """Return the easy part of an order of the samples."""
@@ -291,7 +291,9 @@ class WeightDecay(Regulariser):
 
     def on_loss(self, loss: Tensor, module: nn.Module, batch: Batch) -> Tensor:
         """Return the penalised loss."""
-        return loss + 0.5 * self.rate * sum(p.square().sum() for p in self._learner.players[0].matrices)
+        for p in self._learner.players[0].matrices:
+            loss = loss + 0.5 * self.rate * p.square().sum()
+        return loss
 
 
 class Spectral(Regulariser):

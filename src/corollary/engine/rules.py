@@ -180,7 +180,8 @@ class Newton(Rule):
         def product(v: Tensor) -> Tensor:
             parts = torch.autograd.grad(flat, params, v, retain_graph=True, allow_unused=True)
             rows = [(torch.zeros_like(p) if h is None else h).reshape(-1) for h, p in zip(parts, params)]
-            return torch.cat(rows) + self.options["damping"] * v
+            damping: float = self.options["damping"]
+            return torch.cat(rows) + damping * v
 
         g = flat.detach()
         limits = {"max_iter": self.options["max_iter"], "tol": self.options["tol"]}
@@ -238,7 +239,7 @@ class LBFGS(Rule):
         def closure() -> Tensor:
             nonlocal first
             learner.stream.go(noise)
-            found = learner.differentiate(player, batch)
+            found: dict[str, Tensor] = learner.differentiate(player, batch)
             learner.change_gradient(player)
             if first:
                 learner.record(found, batch)

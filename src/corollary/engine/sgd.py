@@ -184,7 +184,7 @@ class GradientLearner:
     def _count(self) -> int:
         """Return the number of batches in this epoch."""
         if self.order is not None:
-            return -(-len(self.order) // self.training.batch_size)
+            return -(-len(self.order) // int(self.training.batch_size))
         return self.batches.count(self.training.batch_size)
 
     def state(self) -> State:
