@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -9,7 +10,7 @@ from types import CodeType, FunctionType
 import numpy as np
 import pytest
 import torch
-from docs.pages import pages
+from docs import pages as generated
 
 from corollary import catalog
 from corollary.formulas import TOPICS, all_formulas, find
@@ -27,6 +28,7 @@ from corollary.formulas.record import (
 from corollary.formulas.source import source
 
 FORMULAS = all_formulas()
+pages = cache(generated.pages)
 SHARED = Path(__file__).parents[2] / "shared"
 IDS = (Path(__file__).parent / "inventory.txt").read_text().split()
 MORE = (

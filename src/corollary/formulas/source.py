@@ -57,15 +57,13 @@ def _collect(function: FunctionType, found: dict[FunctionType, str]) -> None:
 
 def _own(code: CodeType) -> str:
     """Return the lines of one function or lambda."""
-    text, tree = _parsed(code.co_filename)
+    text, functions = _parsed(code.co_filename)
     size = code.co_argcount + code.co_kwonlyargcount
     arguments = code.co_varnames[:size]
     nodes = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Lambda | ast.FunctionDef)
-        and node.lineno == code.co_firstlineno
-        and tuple(a.arg for a in [*node.args.args, *node.args.kwonlyargs]) == arguments
+        for node in functions.get(code.co_firstlineno, [])
+        if tuple(a.arg for a in [*node.args.args, *node.args.kwonlyargs]) == arguments
     ]
     inside = {position[:1] + position[2:3] for position in code.co_positions()}
     best = max(nodes, key=lambda node: sum(_starts(part) in inside for part in ast.walk(node)))
@@ -81,6 +79,11 @@ def _starts(node: ast.AST) -> tuple[int | None, int | None]:
 
 
 @cache
-def _parsed(path: str) -> tuple[str, ast.Module]:
+def _parsed(path: str) -> tuple[str, dict[int, list[ast.Lambda | ast.FunctionDef]]]:
+    """Return the text of a file and its functions by their first line."""
     text = Path(path).read_text(encoding="utf-8")
-    return text, ast.parse(text)
+    functions: dict[int, list[ast.Lambda | ast.FunctionDef]] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Lambda | ast.FunctionDef):
+            functions.setdefault(node.lineno, []).append(node)
+    return text, functions
