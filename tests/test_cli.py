@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from corollary.cli import main
+from corollary.cli import main, using
 from corollary.cli.using import predict_with
 
 
@@ -272,3 +272,13 @@ def test_nothing_found_is_said(here, tmp_path):
     here("fit", "indian-buffet", "--data", "noise.npy", "--set", "noise_variance=100.0", "--run", "r")
     with pytest.raises(ValueError, match="must have found something to transform with; got no components"):
         predict_with(tmp_path / "r", "noise.npy", tmp_path / "p.csv", None, None)
+
+
+def test_csv_holds_no_formulas(tmp_path):
+    columns = [["=1+1", "@SUM(A1)", "plain", "-3.5", "-x"], [-1.0, 2.0, 3.0, 4.0, 5.0]]
+    using._write(tmp_path / "out.csv", ["=name", "number"], columns)
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'=name", "number"]
+    assert [row[0] for row in rows[1:]] == ["'=1+1", "'@SUM(A1)", "plain", "-3.5", "'-x"]
+    assert [row[1] for row in rows[1:]] == ["-1.0", "2.0", "3.0", "4.0", "5.0"]

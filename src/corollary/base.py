@@ -31,7 +31,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from corollary import errors, io, shapes
-from corollary.border import as_tensor, check_count, digest, to_numpy
+from corollary.border import SCALE, as_tensor, broke_down, check_count, digest, to_numpy
 from corollary.data import kinds
 from corollary.data.columns import (
     as_columns,
@@ -191,6 +191,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 self._adopt(learner)
                 raise
             self._adopt(learner)
+            broken = shapes.not_finite(shapes.declared(type(self), "_fitted"), vars(self))
+            if broken is not None:
+                raise errors.value(
+                    type(self).__name__, f"{broken} must be finite after the fit", "NaN or infinity", SCALE
+                )
             self.history_ = journal.rows
             run.record(self)
         return self
@@ -220,9 +225,12 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             yield
         except errors.Diverged:
             raise
-        except BaseException:
+        except BaseException as error:
             engine = {key: value for key, value in vars(self).items() if key in ENGINE_ATTRIBUTES}
             self.__dict__ = before | engine
+            if broke_down(error):
+                must, got = "the numbers of the fit must stay finite", f"{type(error).__name__}: {error}"
+                raise errors.value(type(self).__name__, must, got.rstrip("."), SCALE) from error
             raise
 
     def _notifier(self, data: Data, total: int | None) -> Any:

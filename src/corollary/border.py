@@ -10,7 +10,18 @@ from sklearn.utils.validation import column_or_1d
 
 from corollary import errors
 
-__all__ = ["as_given", "as_tensor", "check_complete", "check_count", "check_target", "digest", "to_numpy"]
+__all__ = [
+    "SCALE",
+    "as_given",
+    "as_tensor",
+    "broke_down",
+    "check_complete",
+    "check_count",
+    "check_target",
+    "digest",
+    "finite",
+    "to_numpy",
+]
 
 
 def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
@@ -90,6 +101,48 @@ def check_complete(owner: str, y: np.ndarray) -> None:
 def to_numpy(X: Any) -> Any:
     """Return torch tensors as arrays; everything else unchanged."""
     return X.detach().cpu().numpy() if type(X).__module__ == "torch" else X
+
+
+SCALE = (
+    "Bring the data (and targets) to about unit size before fit, for instance with sklearn's StandardScaler."
+)
+
+
+def finite(owner: Any, result: Any, log: bool = False) -> Any:
+    """Return a result of a model; NaN and infinity in it are an error, except the logarithm of zero in a ``log``."""
+    array = result if isinstance(result, np.ndarray) else to_numpy(result)
+    if getattr(getattr(array, "dtype", None), "kind", "O") != "f" or not array.size:
+        return result
+    with np.errstate(all="ignore"):
+        good = np.isfinite(array.sum()) or not np.any(
+            np.isnan(array) | (array == np.inf) | (np.isinf(array) & (not log))
+        )
+    if not good:
+        name = owner if isinstance(owner, str) else type(owner).__name__
+        bad = int(array.size - np.isfinite(array).sum())
+        raise errors.value(
+            name, "what the model returns must be finite", f"{bad} of {array.size} that are not", SCALE
+        )
+    return result
+
+
+def broke_down(error: BaseException) -> bool:
+    """Whether an error says that numbers became too large or too small for the arithmetic of a fit."""
+    if isinstance(error, errors.Diverged):
+        return False
+    if isinstance(error, OverflowError | FloatingPointError | ZeroDivisionError):
+        return True
+    if type(error).__name__ in ("LinAlgError", "_LinAlgError", "ArpackNoConvergence", "ArpackError"):
+        return True
+    said = str(error)
+    return (
+        isinstance(error, ValueError | RuntimeError)
+        and any(
+            phrase in said
+            for phrase in ("infs or NaNs", "not positive definite", "contains NaN", "contains infinity")
+        )
+        and "Input " not in said
+    )  # the check of what the caller gave says that itself
 
 
 def as_given(X: Any, result: Any) -> Any:

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.border import as_given, check_complete, check_count, check_target, to_numpy
+from corollary.border import as_given, check_complete, check_count, check_target, finite, to_numpy
 from corollary.data.indices import check_index, check_pairs
 from corollary.shapes import Labels
 
@@ -79,11 +79,11 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, in the order of ``classes_``."""
-        return as_given(X, self._predict_proba(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._predict_proba(self._query(X))))  # type: ignore[attr-defined]
 
     def predict(self, X: Any) -> Any:
         """Return the most probable class."""
-        winners = np.asarray(self._predict_proba(self._query(X))).argmax(axis=-1)  # type: ignore[attr-defined]
+        winners = np.asarray(finite(self, self._predict_proba(self._query(X)))).argmax(axis=-1)  # type: ignore[attr-defined]
         return as_given(X, self.classes_[winners])
 
 
@@ -116,7 +116,7 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the predicted targets."""
-        return as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._predict(self._query(X))))  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn whether several targets at once are taken."""
@@ -136,7 +136,7 @@ class Tagger:
 
     def predict_proba(self, X: Any) -> list[np.ndarray]:
         """Return, for each sample, the probabilities (parts, n_classes) of the labels of its parts."""
-        return self._probabilities(self._query(X))  # type: ignore[attr-defined, no-any-return]
+        return [finite(self, part) for part in self._probabilities(self._query(X))]  # type: ignore[attr-defined, no-any-return]
 
     def predict(self, X: Any) -> list[np.ndarray]:
         """Return, for each sample, the most probable label of every part."""
@@ -189,14 +189,14 @@ class Transformer(TransformerMixin):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
         """Return the features of X."""
-        return as_given(X, self._transform(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._transform(self._query(X))))  # type: ignore[attr-defined]
 
     @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Any:
         """Return the data that these features stand for."""
         check_is_fitted(self)
         Z = check_array(to_numpy(X), dtype=(np.float64, np.float32), input_name="X")
-        return as_given(X, self._inverse_transform(Z))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._inverse_transform(Z)))  # type: ignore[attr-defined]
 
 
 class Density:
@@ -206,7 +206,7 @@ class Density:
 
     def score_samples(self, X: Any) -> Any:
         """Return the log-density of each sample, in nats."""
-        return as_given(X, self._log_prob(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._log_prob(self._query(X)), log=True))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-density per sample, in nats."""
@@ -232,7 +232,7 @@ class Clusterer(ClusterMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the group of each sample."""
-        return as_given(X, self._predict(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._predict(self._query(X))))  # type: ignore[attr-defined]
 
     def fit_predict(self, X: Any, y: Any = None) -> Any:
         """Fit and return the group of each sample."""
@@ -248,7 +248,7 @@ class Completer:
         """Return the value of each (row, column) pair; ``pairs`` has shape (n, 2)."""
         check_is_fitted(self)
         rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)  # type: ignore[attr-defined]
-        return np.asarray(self._predict(rows, columns))  # type: ignore[attr-defined]
+        return np.asarray(finite(self, self._predict(rows, columns)))  # type: ignore[attr-defined]
 
     def complete(self, X: Any) -> np.ndarray:
         """Return X, of the fitted shape, as a full array: known entries kept, the others predicted."""
@@ -410,7 +410,7 @@ class Memory:
 
     def recall(self, X: Any) -> Any:
         """Return, for each cue, the pattern its recall ends in."""
-        return as_given(X, self._recall(self._query(X)))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._recall(self._query(X))))  # type: ignore[attr-defined]
 
 
 def roles(cls: type) -> tuple[str, ...]:

@@ -287,7 +287,9 @@ def _check_shape(found: tuple[int, ...], what: str, shape: tuple[Size, ...], sco
     for size, side in zip(shape, found):
         wanted = scope.size(size, side)
         if wanted is not None and wanted != side:
-            raise _fail(what, f"of shape {_shown(shape)} with {_shown((size,))} = {wanted}", f"shape {found}")
+            raise _fail(
+                what, f"of shape {_shown(shape)} with {_shown((size,))[1:-1]} = {wanted}", f"shape {found}"
+            )
 
 
 def _as_array(value: Any) -> np.ndarray | None:

@@ -6,6 +6,7 @@ read. A reader may refuse with its own error or accept; whatever was accepted is
 estimator shows crashes.
 """
 
+import contextlib
 import copy
 import json
 import math
@@ -24,7 +25,6 @@ from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
 
 from corollary import catalog, io, testing
-from corollary.engine.run import Run
 from corollary.testing import outputs
 
 SECONDS = 240  # an estimator that takes longer hangs
@@ -112,8 +112,8 @@ def changes(header, arrays, count, rng, within):
         yield f"{'.'.join(map(str, path))} = {str(node[path[-1]])[:60]}", new, arrays
 
 
-def fitted_model(model, X, y):
-    return clone(model).fit(X, y)
+class Caught(Exception):
+    """A fit has made its learner."""
 
 
 # --- one estimator ---------------------------------------------------------------------------------------
@@ -148,38 +148,38 @@ def attack_file(model, X, folder, count, rng, note):
 
 
 def attack_checkpoint(model, X, y, folder, count, rng, note):
-    """Resume from changed checkpoints; only a crash counts."""
+    """Go on from changed states of a learner; only a crash counts, since the engine turns errors into a new beginning."""
 
-    class Stop(Exception):
-        pass
+    def learner():
+        fresh, caught = clone(model), []
 
-    def stop(event):
-        if event.step >= 2:
-            raise Stop
+        def catch(learner, data, run):
+            caught.append(learner)
+            raise Caught
 
-    def fit(**options):
-        with Run(folder / "run", checkpoint_every=0, **options):
-            return fitted_model(model, X, y)
+        fresh._drive, fresh._unharmed = catch, contextlib.nullcontext
+        with contextlib.suppress(Caught):
+            fresh.fit(X, y)
+        return fresh, caught[0]
 
-    try:
-        fit(callbacks=[stop])
-    except Stop:
-        pass
-    (path,) = (folder / "run" / "checkpoints").glob("*/checkpoint.safetensors")
+    _, begun = learner()
+    for _ in range(2):
+        if not begun.done:
+            begun.step()
+    path = io.write(folder / "checkpoint", begun.state(), "checkpoint")
     header, arrays = io._open(path)
-    (path.parent / "previous.safetensors").unlink(missing_ok=True)
-    inside = lambda p: p[0] in ("learner", "journal", "best") and "max_iter" not in p  # noqa: E731
-    for what, *changed in changes(header, arrays, count, rng, inside):
-        note(what)
+    for what, *changed in changes(header, arrays, count, rng, lambda path: True):
+        note(f"learner {what}")
         write(path, *changed)
+        fresh, resumed = learner()
         try:
-            outputs(fit(resume=True, time_limit=5), X)
-        except (
-            Exception
-        ):  # the engine takes the checkpoint before it, or begins anew; a crash ends the process
+            resumed.restore(io.read(path, "checkpoint"))
+            if not resumed.done:
+                resumed.step()
+            fresh._adopt(resumed)
+            outputs(fresh, X)
+        except Exception:
             pass
-        for other in path.parent.iterdir():
-            other.unlink()
 
 
 def attack(name, count, seed, note):
@@ -195,8 +195,7 @@ def attack(name, count, seed, note):
     rng = np.random.default_rng([seed, *name.encode()])
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        fitted = fitted_model(model, X, y)
-        found += attack_file(fitted, X, Path(folder), count, rng, note)
+        found += attack_file(clone(model).fit(X, y), X, Path(folder), count, rng, note)
         attack_checkpoint(model, X, y, Path(folder), count, rng, note)
     return found
 

@@ -188,13 +188,28 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
     return f"{n} samples in {out}"
 
 
+def harmless(cell: Any) -> Any:
+    """Return text that a spreadsheet would run as a formula with an apostrophe before it; all else unchanged.
+
+    >>> harmless("=1+1"), harmless("-3"), harmless("word"), harmless(-3)
+    ("'=1+1", '-3', 'word', -3)
+    """
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def _write(path: Path, names: list[str], columns: list[Any], array: Any = None) -> None:
     """Write columns as .csv, .json or .txt, or as an array in .npy or .npz."""
     if path.suffix == ".csv":
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(names)
-            writer.writerows(zip(*columns))
+            writer.writerow(map(harmless, names))
+            writer.writerows([harmless(cell) for cell in row] for row in zip(*columns))
     elif path.suffix == ".json":
         plain = [np.asarray(column).tolist() for column in columns]
         path.write_text(json.dumps([dict(zip(names, row)) for row in zip(*plain)], indent=1) + "\n")

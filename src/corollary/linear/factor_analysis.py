@@ -49,7 +49,7 @@ class Alternation(Iteration):
     """Alternate the two halves of eq. 1; each sweep needs one small eigenproblem."""
 
     saved = ("psi", "W", "log_likelihoods")
-    varying = {"log_likelihoods": List(Number())}
+    varying = {"W": Array(None, "psi"), "log_likelihoods": List(Number())}
 
     def __init__(self, X: np.ndarray, m: int, psi: np.ndarray, settings: FactorAnalysis, seed: int) -> None:
         super().__init__(settings.max_iter)
