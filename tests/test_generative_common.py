@@ -57,7 +57,7 @@ class Toy(ExactDensity, GenerativeModel):
     def _log_density(self, z, label):
         return self.module_(z, label)
 
-    def _draw(self, n, labels, rng):
+    def _draw(self, n, labels, rng, **how):
         mean = self.module_.mean[0] if labels is None else self.module_.mean[labels]
         return mean + self._noise((n, self.n_features_in_), rng)
 

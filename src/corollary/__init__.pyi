@@ -53,6 +53,7 @@ from corollary.embeddings.skipgram import SkipGram as SkipGram
 from corollary.engine.loop import EarlyStopping as EarlyStopping
 from corollary.engine.run import Run as Run
 from corollary.engine.training import Training as Training
+from corollary.generative.ddpm import DDPM as DDPM
 from corollary.generative.flow import Flow as Flow
 from corollary.generative.vae import VAE as VAE
 from corollary.graphs.links import LinkPredictor as LinkPredictor

@@ -191,6 +191,7 @@ equivariance     | equivariance    | theory.symmetry        | table | | function
 # generative
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
+ddpm             | DDPM            | generative.ddpm  | table image | density generator | | Denoising diffusion: samples by undoing noise step by step
 # optimisation
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent

@@ -137,15 +137,17 @@ class GenerativeModel(Generator, GradientTrained):
         rng = self._rng()
         return self._sample(n_samples, rng, self._codes(label, n_samples, rng))
 
-    def _sample(self, n: int, rng: np.random.Generator, codes: Tensor | None = None) -> np.ndarray:
+    def _sample(
+        self, n: int, rng: np.random.Generator, codes: Tensor | None = None, **how: Any
+    ) -> np.ndarray:
         with torch.inference_mode():
-            z = self._draw(n, codes, rng)
+            z = self._draw(n, codes, rng, **how)
             x = self._scaling.backward(z.reshape(n, *self.sample_shape_))
         found = x.cpu().numpy()
         return found.clip(0, 1) if len(self.sample_shape_) == 3 else found
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator) -> Tensor:
-        """Return n samples in the scaled space."""
+    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
+        """Return n samples in the scaled space; ``how`` is what the model's own ``sample`` passes on."""
         raise NotImplementedError
 
     def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:

@@ -323,7 +323,7 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     def _blank(self, label: Tensor | None, like: Tensor) -> Tensor | None:
         return None if label is None else like.new_zeros(1, self.n_classes_)
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator) -> Tensor:
+    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
         return self._invert(self._noise((n, self.n_features_in_), rng), labels)
 
     @property

@@ -1,0 +1,231 @@
+"""Diffusion against diffusers' schedulers, closed forms for Gaussian data, and its own identities."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from corollary import DDPM, Training, load
+from corollary.generative.ddpm import Levels, betas, noisy
+from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from diffusers import DDIMScheduler, DDPMScheduler
+
+SCHEDULES = {"linear": "linear", "cosine": "squaredcos_cap_v2"}
+N = 40
+
+
+# --- schedules and steps ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ours, theirs", SCHEDULES.items())
+@pytest.mark.parametrize("n", [10, 1000])
+def test_betas_are_those_of_diffusers(ours, theirs, n):
+    expected = DDPMScheduler(num_train_timesteps=n, beta_schedule=theirs).betas
+    np.testing.assert_allclose(betas(ours, n), expected, rtol=1e-5, atol=1e-7)  # theirs are float32
+
+
+def in_double(scheduler, schedule):
+    """Give a scheduler of diffusers, which computes in float32, the same levels in float64; return ours."""
+    levels = Levels.of(schedule, N)
+    scheduler.betas, scheduler.alphas, scheduler.alphas_cumprod = levels.beta, 1 - levels.beta, levels.kept
+    scheduler.one = torch.tensor(1.0, dtype=torch.float64)
+    scheduler.final_alpha_cumprod = scheduler.one
+    return levels
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "x0", "v"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_ancestral_steps_are_those_of_diffusers(schedule, prediction):
+    kind = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}[prediction]
+    theirs = DDPMScheduler(
+        N,
+        beta_schedule=SCHEDULES[schedule],
+        prediction_type=kind,
+        clip_sample=False,
+        variance_type="fixed_small",
+    )
+    theirs.set_timesteps(N)
+    levels, g = in_double(theirs, schedule), torch.Generator().manual_seed(0)
+    for t in range(N - 1, -1, -1):
+        x, out = torch.randn(2, 2, 3, 5, generator=g, dtype=torch.float64)
+        expected = theirs.step(out, t, x, generator=torch.Generator().manual_seed(t)).prev_sample
+        mean, variance = levels.posterior(levels.both(out, x, t, prediction)[0], x, t)
+        z = torch.randn(x.shape, generator=torch.Generator().manual_seed(t), dtype=torch.float64)
+        ours = mean + math.sqrt(variance) * z if t > 0 else mean
+        np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_jumps_are_those_of_diffusers(schedule, eta):
+    theirs = DDIMScheduler(N, beta_schedule=SCHEDULES[schedule], clip_sample=False, set_alpha_to_one=True)
+    theirs.set_timesteps(10)
+    levels, g = in_double(theirs, schedule), torch.Generator().manual_seed(0)
+    for t in theirs.timesteps.tolist():
+        x, out, z = torch.randn(3, 2, 5, generator=g, dtype=torch.float64)
+        expected = theirs.step(out, t, x, eta=eta, variance_noise=z if eta else None).prev_sample
+        x0, epsilon = levels.both(out, x, t, "epsilon")
+        ours = levels.jump(x0, epsilon, t, t - N // 10, eta, z)
+        np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "x0", "v"])
+def test_the_right_prediction_gives_back_x0_and_epsilon(prediction):
+    levels, t = Levels.of("cosine", N), 17
+    x0, epsilon = torch.randn(2, 4, 3, dtype=torch.float64)
+    kept = levels.kept[t].expand(4)
+    model = DDPM(N, prediction=prediction)
+    found = levels.both(model._target(x0, epsilon, kept), noisy(x0, epsilon, kept), t, prediction)
+    for a, b in zip(found, (x0, epsilon)):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+# --- Gaussian data: everything is known ---------------------------------------------------------------------
+
+
+class Optimal(torch.nn.Module):
+    """The best prediction of the noise for data N(0, s²): linear in x."""
+
+    def __init__(self, levels, s):
+        super().__init__()
+        self.levels, self.s = levels, s
+        self.unused = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x, t, label=None):
+        kept = self.levels.kept[t][:, None]
+        return (1 - kept).sqrt() / (kept * self.s**2 + 1 - kept) * x
+
+
+def gaussian(s, n_steps=200):
+    """Return a fitted model whose network is the best one for one standard deviation of s, and no scaling."""
+    X = np.random.default_rng(0).standard_normal((50, 1))
+    settings = {
+        "width": 8,
+        "n_layers": 1,
+        "sampling_steps": 2,
+        "training": Training(epochs=1),
+        "random_state": 0,
+    }
+    model = DDPM(n_steps, prediction="epsilon", **settings).fit(X)
+    model.largest_ = np.inf
+    model.module_ = Optimal(model._levels, s)
+    model.scaling_ = {**model.scaling_, "shift": np.zeros(1), "scale": np.ones(1), "step": np.zeros(1)}
+    return model
+
+
+@pytest.mark.parametrize("s", [0.3, 1.0, 2.0])
+def test_with_the_best_network_gaussian_data_come_back(s):
+    model = gaussian(s)
+    for how in ({"steps": 200}, {"steps": 200, "eta": 1.0}, {"ancestral": True}):
+        x = model.sample(4000, **how)
+        # 4,000 draws: 1.1 % error of the standard deviation; 200 levels: a bias of a few per cent
+        assert x.std() == pytest.approx(s, rel=0.08)
+
+
+@pytest.mark.parametrize("s", [0.5, 1.0])
+def test_the_bound_is_below_the_likelihood_and_close_for_the_best_network(s):
+    model = gaussian(s, 1000)
+    rng = np.random.default_rng(1)
+    x = s * rng.standard_normal((3000, 1))
+    exact = float(np.mean(-0.5 * (x / s) ** 2 - np.log(s) - 0.5 * np.log(2 * np.pi)))
+    bound = model.score(x)
+    # At small t the best reverse step has variance beta, ours the smaller one of eq. 3, which costs
+    # (r - 1 - log r) / 2 at each level, r their ratio; the rest is error of the sum over strata of levels.
+    r = (1 - model._levels.kept[1:]) / (1 - model._levels.kept[:-1])
+    cost = float(0.5 * (r - 1 - r.log()).sum())
+    assert bound == pytest.approx(exact - cost, abs=0.1) and bound < exact
+
+
+# --- the estimator ------------------------------------------------------------------------------------------
+
+
+def ring(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    angle = rng.integers(0, 8, n)
+    centres = 3 * np.stack([np.cos(angle * np.pi / 4), np.sin(angle * np.pi / 4)], 1)
+    return centres + 0.15 * rng.standard_normal((n, 2)) + [20.0, -5.0], angle
+
+
+def test_a_ring_of_eight_is_learned_and_labels_are_obeyed():
+    X, y = ring()
+    plan = Training(epochs=250, learning_rate=2e-3, batch_size=64)
+    model = DDPM(200, width=64, n_layers=2, conditional=True, training=plan, random_state=0).fit(X, y)
+    centres = np.array([X[y == k].mean(0) for k in range(8)])
+    wanted = np.arange(400) % 8
+    drawn = model.sample(400, wanted)
+    nearest = np.linalg.norm(drawn[:, None] - centres, axis=2).argmin(1)
+    assert np.mean(nearest == wanted) > 0.85
+    assert len(np.unique(np.linalg.norm(model.sample(200)[:, None] - centres, axis=2).argmin(1))) >= 7
+
+
+def test_completion_keeps_what_is_known_and_fits_the_rest():
+    X, _ = ring()
+    plan = Training(epochs=250, learning_rate=2e-3, batch_size=64)
+    model = DDPM(100, width=64, n_layers=2, training=plan, random_state=0).fit(X)
+    asked = np.column_stack(
+        [np.full(100, X[:, 0].max()), np.zeros(100)]
+    )  # the rightmost group: y is about -5
+    found = model.complete(asked, [True, False], steps=50)
+    np.testing.assert_array_equal(found[:, 0], asked[:, 0])
+    assert np.median(np.abs(found[:, 1] + 5)) < 1.5  # the ring's radius is 3
+
+
+def test_images_of_odd_sides_and_colours_are_drawn_saved_and_loaded(tmp_path):
+    X = np.random.default_rng(0).integers(0, 256, (12, 3, 9, 7)).astype(np.uint8)
+    model = DDPM(10, width=8, sampling_steps=3, training=Training(epochs=1), random_state=0).fit(X)
+    drawn = model.sample(2)
+    assert drawn.shape == (2, 3, 9, 7) and drawn.min() >= 0 and drawn.max() <= 1
+    again = load(model.save(tmp_path / "ddpm.safetensors"))
+    np.testing.assert_array_equal(again.sample(2), drawn)
+    assert np.isfinite(model.bits_per_dimension(X)).all()
+    assert model.complete(X[:2] / 255, np.ones((3, 9, 7), bool)).shape == (2, 3, 9, 7)
+
+
+def test_guidance_pushes_towards_the_label():
+    X, y = ring()
+    model = DDPM(
+        50,
+        prediction="epsilon",
+        width=32,
+        n_layers=1,
+        conditional=True,
+        training=Training(epochs=5),
+        random_state=0,
+    ).fit(X, y)
+    x, label = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([3])
+    with torch.no_grad():
+        at = torch.tensor([25])
+        given, none = model.module_(x, at, label), model.module_(x, at, None)
+        model.set_params(guidance=2.0)
+        _, epsilon = model._predict_noise(x, 25, label)
+    np.testing.assert_allclose(epsilon, 3 * given - 2 * none, atol=1e-9)
+
+
+def test_denoisers_are_sized_from_the_data():
+    assert isinstance(denoiser((1, 28, 28), None, None, 0), UNetDenoiser)
+    for shape in ((3,), (1, 8, 8), (3, 33, 47)):
+        net = denoiser(shape, 16, 1, 2)
+        x = torch.randn(2, *shape)
+        assert net(x, torch.tensor([0, 5]), torch.tensor([0, 1])).shape == x.shape
+    assert time_features(torch.tensor([0.0]), 4).tolist() == [[0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: DDPM(10, sampling_steps=20).fit(ring()[0]), r"at most n_steps \(10\); got 20"),
+        (lambda: gaussian(1.0).sample(1, steps=500), r"n_steps \(200\); got 500"),
+        (lambda: gaussian(1.0).complete(np.zeros((2, 1)), np.ones((3, 3), bool)), "mask must have the shape"),
+        (lambda: betas("sine", 10), "cosine"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
