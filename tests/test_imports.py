@@ -17,6 +17,7 @@ ORDER = [
     ["shapes"],
     ["catalog"],
     ["io"],
+    ["export"],
     ["optim"],
     ["losses"],
     ["data"],

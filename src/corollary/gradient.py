@@ -7,6 +7,7 @@ losses from the three classes at the end, so that every one of them takes the sa
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -267,6 +268,61 @@ class GradientTrained(Estimator):
                 parts.append(call(rows).cpu())
         return torch.cat(parts).numpy()
 
+    # --- as an ONNX graph --------------------------------------------------------------------------------
+
+    def to_onnx(self, path: Any) -> Any:
+        """Write the fitted model as an ONNX file that says what ``predict`` and ``predict_proba`` say.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        path
+
+        Notes
+        -----
+        Numbers are float32, whatever the data were, and there may be any number of samples, steps, nodes or edges; padded
+        sequences, sets and texts come with their ``lengths``, several graphs with their ``sizes``. A classifier's outputs
+        are ``probabilities`` and ``label``, a number into the list ``classes`` of the metadata; a regressor's is
+        ``prediction``, in the units of the targets. Texts are given as ``tokens``. Needs the package onnx.
+        """
+        from sklearn.utils.validation import check_is_fitted
+
+        from corollary.export import Program, write_onnx
+
+        check_is_fitted(self)
+        plain = type(self)._graph_inputs is GradientTrained._graph_inputs and self.input != "table"
+        if plain or type(self)._graph is GradientTrained._graph:
+            must = "to_onnx needs a model that answers by one pass of its network"
+            do = "Use save and corollary.load, or torch.export on module_."
+            raise errors.value(type(self).__name__, must, f"{type(self).__name__}, which does not", do)
+        model = copy.copy(self)
+        model.module_ = copy.deepcopy(self.module_).cpu().float()
+        call, finish, notes = model._graph()
+        inputs, free = model._graph_inputs()
+        program = Program(
+            lambda *given: finish(call(*given)), inputs, free, finish.names, notes, self.input == "graph"
+        )
+        return write_onnx(program, path, type(self).__name__, model.module_, finish)
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Return the call that an ONNX graph makes, the module that names its outputs, and what to note beside it."""
+        raise NotImplementedError
+
+    def _graph_call(self) -> Any:
+        """Return the network, with what is done to the inputs before it."""
+        return self.module_
+
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        """Return examples of its inputs by name, and the axes that may have any length."""
+        import torch
+
+        like = next(self.module_.parameters())
+        return {"X": torch.zeros(2, self.n_features_in_, dtype=like.dtype)}, {"X": {0: "n"}}
+
 
 def _same_shapes(module: Any, fitted: Any) -> bool:
     """Whether a fitted module's weights fit another one."""
@@ -379,6 +435,11 @@ class GradientClassifier(Classifier, GradientTrained):
 
         return CrossEntropy(len(self.classes_), axis)
 
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        from corollary.export import Classes
+
+        return self._graph_call(), Classes(), {"classes": self.classes_.tolist()}
+
 
 class GradientTagger(Tagger, GradientTrained):
     """A tagger whose criterion is the cross-entropy of every part, weighted by its sequence and its class."""
@@ -410,6 +471,11 @@ class GradientTagger(Tagger, GradientTrained):
         from corollary.losses import CrossEntropy
 
         return CrossEntropy(len(self.classes_), axis=-1)
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        from corollary.export import Classes
+
+        return self._graph_call(), Classes(-1), {"classes": np.asarray(self.classes_).tolist()}
 
 
 class GradientRegressor(Regressor, GradientTrained):
@@ -483,3 +549,10 @@ class GradientRegressor(Regressor, GradientTrained):
             output = np.exp(output)
         y = output * self.target_scale_.astype(output.dtype) + self.target_mean_.astype(output.dtype)
         return y[:, 0] if self.target_ndim_ == 1 else y
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        from corollary.export import Numbers
+
+        like = next(self.module_.parameters())
+        options = {"rates": self.loss == "poisson", "alone": self.target_ndim_ == 1}
+        return self._graph_call(), Numbers(self.target_mean_, self.target_scale_, like, **options), {}

@@ -1,4 +1,4 @@
-"""The commands: list, show, data, fit, predict, sample, compute, compare, runs, demo, check, formula."""
+"""The commands: list, show, data, fit, predict, sample, export, compute, compare, runs, demo, check, formula."""
 
 from __future__ import annotations
 
@@ -199,6 +199,17 @@ def predict(
     from corollary.cli.using import predict_with
 
     say(predict_with(run, source, out, kind, target))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory, or a model file.")],
+    onnx: Annotated[Path, typer.Option("--onnx", help="The ONNX file to write.")],
+) -> None:
+    """Write a fitted network as an ONNX graph that other runtimes read."""
+    from corollary.cli.using import export_to
+
+    say(export_to(run, onnx))
 
 
 @app.command()

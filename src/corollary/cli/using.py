@@ -14,7 +14,7 @@ from corollary import errors
 from corollary.catalog import entries, find
 from corollary.data.dataset import Dataset
 
-__all__ = ["list_runs", "predict_with", "sample_from"]
+__all__ = ["export_to", "list_runs", "predict_with", "sample_from"]
 
 
 def _open(run: Path) -> tuple[Any, dict[str, Any]]:
@@ -35,6 +35,19 @@ def _beside(run: Path, name: str) -> dict[str, Any]:
     """Return what a file of the run directory says, or nothing."""
     path = (run if run.is_dir() else run.parent) / name
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def export_to(run: Path, out: Path) -> str:
+    """Write the model of a run as an ONNX graph, and return a line that says what it takes and gives."""
+    model, _ = _open(run)
+    if not hasattr(model, "to_onnx"):
+        must = "only models that are networks have an ONNX graph"
+        raise errors.value("export", must, type(model).__name__, "Use the model file with corollary.load.")
+    import onnx
+
+    graph = onnx.load(model.to_onnx(out), load_external_data=False).graph
+    takes, gives = (", ".join(slot.name for slot in slots) for slots in (graph.input, graph.output))
+    return f"{type(model).__name__} in {out}: {takes} -> {gives}"
 
 
 def predict_with(run: Path, source: str, out: Path, kind: str | None, target: str | None) -> str:

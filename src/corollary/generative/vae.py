@@ -41,6 +41,7 @@ from corollary.base import Data, Density, Generator, Transformer, as_tensor
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.export import Named
 from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
@@ -248,6 +249,9 @@ class VAE(Transformer, Density, Generator, GradientTrained):
         reconstruction, divergence = module(*batch.inputs)
         loss = (self.beta * divergence - reconstruction).mean()
         return loss, {"reconstruction": -reconstruction.mean(), "divergence": divergence.mean()}
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        return lambda x: self.module_.encode(x)[0], Named("code"), {}
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
         return self._forward(X, lambda x: self.module_.encode(x)[0])

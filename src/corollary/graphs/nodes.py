@@ -139,6 +139,14 @@ class BaseGraphEstimator(GradientTrained):
             self.weighted_ = graph.edge_weight is not None
         return graph
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        x = torch.zeros(3, self.n_features_in_, dtype=next(self.module_.parameters()).dtype)
+        inputs = {"x": x, "edge_index": torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])}
+        free = {"x": {0: "nodes"}, "edge_index": {1: "edges"}}
+        if self.weighted_:
+            inputs["edge_weight"], free["edge_weight"] = x.new_ones(4), {0: "edges"}
+        return inputs, free
+
     def _network(self, widths: tuple[int, ...]) -> GraphNetwork:
         options = {name: self._setting(name) for name in OPTIONS}
         options |= {"weighted": self.weighted_, "normalize": getattr(self, "normalized_", False)}

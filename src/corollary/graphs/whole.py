@@ -274,6 +274,19 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         batches = TensorBatches(torch.arange(len(data.X)), *self._supervision(data))
         return self._descend(Supervised(self._criterion(), forward=forward), batches)
 
+    def _graph_call(self) -> Any:
+        def call(x: Tensor, edge_index: Tensor, *others: Tensor) -> Tensor:
+            *weight, sizes = others
+            place = torch.arange(x.shape[0])
+            owner = (place[:, None] >= sizes.cumsum(0)).sum(1)
+            return self.module_(x, edge_index, weight[0] if weight else None, owner, sizes.shape[0])
+
+        return call
+
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        inputs, free = super()._graph_inputs()
+        return inputs | {"sizes": torch.tensor([2, 1])}, free | {"sizes": {0: "graphs"}}
+
     def _module(self) -> GraphReadout:
         sizes = self._widths()
         if len(sizes) < 2:

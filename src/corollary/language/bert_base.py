@@ -103,6 +103,10 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         t, room = self.tokenizer_, self.context - 2
         return [np.array([t.open, *codes[:room], t.part]) for codes in t.encode_all(texts)]
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        inputs = {"tokens": torch.zeros(2, 5, dtype=torch.int64), "lengths": torch.tensor([5, 3])}
+        return inputs, {"tokens": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
+
     def _evaluate(self, rows: list[np.ndarray], call: Any, *others: list[np.ndarray]) -> list[np.ndarray]:
         """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together."""
         device = next(self.module_.parameters()).device

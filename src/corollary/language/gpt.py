@@ -31,6 +31,7 @@ from corollary.engine.batches import Batch
 from corollary.engine.random import seeded
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.export import Named
 from corollary.gradient import GradientTrained
 from corollary.language import tokens as tokenizers
 from corollary.language.beams import beam_search
@@ -284,6 +285,12 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         if hasattr(self, "pretrained_"):
             module.load_state_dict(self.pretrained_)
         return module
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        return self.module_, Named("logits"), {"ends": sorted(self._ends())}
+
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        return {"tokens": torch.zeros(2, 2, dtype=torch.int64)}, {"tokens": {0: "n", 1: "steps"}}
 
     # --- probabilities -----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from corollary import errors
 from corollary.base import Data, Transformer, as_tensor
 from corollary.engine.batches import Batch, TensorBatches
+from corollary.export import Named
 from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
@@ -101,6 +102,10 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
     def _batches(self, data: Data) -> TensorBatches:
         X = data.X.astype(self.mean_.dtype, copy=False)
         return TensorBatches(as_tensor((X - self.mean_) / X.dtype.type(self.scale_)))
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        mean = as_tensor(self.mean_).to(next(self.module_.parameters()))
+        return lambda x: self.module_.encode((x - mean) / self.scale_), Named("code"), {}
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
         return self._forward((X - self.mean_) / X.dtype.type(self.scale_), self.module_.encode).astype(

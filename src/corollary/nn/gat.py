@@ -341,16 +341,18 @@ class GATConv(nn.Module):
         """Return what the edges add to the scores; loops that were given count no more, but for ours."""
         given = None
         if self.add_self_loops and kept is None:
-            place = torch.arange(len(matrix.source), device=matrix.source.device)
-            given = (matrix.source == matrix.target) & (place < len(place) - n)
+            place = torch.arange(matrix.source.shape[0], device=matrix.source.device)
+            given = (matrix.source == matrix.target) & (place < place.shape[0] - n)
         scores = None
         if edge_attr is not None and self.lin_edge is not None:
             edge_attr = edge_attr[:, None] if edge_attr.ndim == 1 else edge_attr
             edge_attr = edge_attr if kept is None else edge_attr[kept]
             if self.add_self_loops:
-                target = matrix.target[: len(edge_attr)]
+                target = matrix.target[: edge_attr.shape[0]]
                 target = (
-                    target if given is None else torch.where(given[: len(target)], matrix.shape[0], target)
+                    target
+                    if given is None
+                    else torch.where(given[: target.shape[0]], matrix.shape[0], target)
                 )
                 edge_attr = torch.cat([edge_attr, self._fill(edge_attr, target, matrix.shape[0])[:n]])
             edges = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)

@@ -31,8 +31,8 @@ def self_loops(edge_index: Tensor, weight: Tensor, fill: float, n: int) -> tuple
     nodes = torch.arange(n, device=edge_index.device)
     loop = source == target
     loops = weight.new_full((n,), fill)
-    if len(source):
-        place = torch.where(loop, torch.arange(len(source), device=edge_index.device), -1)
+    if source.shape[0]:
+        place = torch.where(loop, torch.arange(source.shape[0], device=edge_index.device), -1)
         last = torch.full_like(nodes, -1).scatter_reduce(0, source, place, "amax")
         loops = torch.where(last >= 0, weight[last.clamp(min=0)], loops)
     kept = torch.where(loop, torch.zeros_like(weight), weight)

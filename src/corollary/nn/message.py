@@ -38,7 +38,7 @@ def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add", dim: int 
         if how != "mean":
             return total
         # By sums: ONNX has no mean over places, and its exporter writes another one.
-        count = messages.new_zeros(n).index_add(0, target, messages.new_ones(len(messages)))
+        count = messages.new_zeros(n).index_add(0, target, messages.new_ones(messages.shape[0]))
         return total / count.clamp_min(1).reshape(-1, *[1] * (messages.ndim - 1))
     where = target.long().reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
     empty = messages.new_full((n, *messages.shape[1:]), float(how == "mul"))

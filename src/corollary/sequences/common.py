@@ -112,6 +112,14 @@ class BaseSequence(GradientTrained):
         dtype = getattr(torch, self.dtype_) if self.kind_ == "vector" else torch.int64
         return Ragged.of(parts, dtype, device)
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        shape, dtype = (
+            ((2, 7), torch.int64) if self.kind_ != "vector" else ((2, 7, self.n_features_in_), None)
+        )
+        like = next(self.module_.parameters())
+        X = torch.zeros(shape, dtype=dtype or like.dtype)
+        return {"X": X, "lengths": torch.tensor([7, 4])}, {"X": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
+
     def _evaluate(self, X: list[np.ndarray], call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
         return evaluated(self._ragged(X, next(self.module_.parameters()).device), call)
 

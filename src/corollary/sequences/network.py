@@ -56,7 +56,7 @@ def pool(h: Tensor, lengths: Tensor | None, how: str, backward: int = 0) -> Tens
     if lengths is None:
         last = h[:, -1, :ahead]
     else:
-        last = h[torch.arange(len(h), device=h.device), lengths.to(h.device) - 1, :ahead]
+        last = h[torch.arange(h.shape[0], device=h.device), lengths.to(h.device) - 1, :ahead]
     return torch.cat([last, h[:, 0, ahead:]], 1) if backward else last
 
 

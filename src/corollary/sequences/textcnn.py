@@ -211,6 +211,11 @@ class TextCNN(GradientClassifier):
     def _batches(self, data: Data) -> RaggedBatches:
         return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        steps = 2 + int(np.max(self.widths))  # texts that are shorter than the widest filter are given padded
+        inputs = {"tokens": torch.zeros(2, steps, dtype=torch.int64), "lengths": torch.tensor([steps, 2])}
+        return inputs, {"tokens": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
+
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         data, device = self._ragged(X), next(self.module_.parameters()).device
         out = np.empty((len(X), len(self.classes_)), dtype=np.float32)

@@ -46,5 +46,9 @@ class BaseSets(GradientTrained):
     def _ragged(self, sets: list[np.ndarray], device: Any = None) -> Ragged:
         return Ragged.of(sets, getattr(torch, self.dtype_), current().device if device is None else device)
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        X = torch.zeros(2, 5, self.n_features_in_, dtype=next(self.module_.parameters()).dtype)
+        return {"X": X, "lengths": torch.tensor([5, 3])}, {"X": {0: "n", 1: "elements"}, "lengths": {0: "n"}}
+
     def _evaluate(self, X: list[np.ndarray], call: Callable[[Tensor, Tensor], Tensor]) -> list[np.ndarray]:
         return evaluated(self._ragged(X, next(self.module_.parameters()).device), call)

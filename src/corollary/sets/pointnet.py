@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Data
-from corollary.engine.ragged import Ragged, RaggedBatches
+from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTagger
@@ -177,6 +177,15 @@ class _BasePointNet(BaseSets):
             "dtype": getattr(torch, self.dtype_),
         }
         return Ragged(torch.from_numpy(flat).to(**place), torch.from_numpy(sizes))
+
+    def _graph_call(self) -> Any:
+        def call(x: Tensor, lengths: Tensor) -> Tensor:
+            inside = padding_mask(lengths, x.shape[1], x.device)[..., None]
+            x = (x - (x * inside).sum(1, keepdim=True) / lengths[:, None, None]) * inside
+            radius = x.square().sum(2).amax(1).sqrt()[:, None, None]
+            return self.module_(x / torch.where(radius > 0, radius, 1.0), lengths)[0]
+
+        return call
 
     def _probabilities(self, X: list[np.ndarray]) -> list[np.ndarray]:
         data = self._centred(X, next(self.module_.parameters()).device)

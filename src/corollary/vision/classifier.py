@@ -91,6 +91,10 @@ class BaseImageEstimator(GradientTrained):
         module = nn.Sequential(first, net)
         return module.to(getattr(torch, self.dtype_)).to(memory_format=torch.channels_last)
 
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        like = next(self.module_.parameters())
+        return {"X": torch.zeros(2, *self.image_shape_, dtype=like.dtype)}, {"X": {0: "n"}}
+
     def _logits(self, X: np.ndarray, call: Any) -> np.ndarray:
         chunk = max(1, PIXELS // (X.shape[2] * X.shape[3]))
         return self._forward(X, call, chunk)

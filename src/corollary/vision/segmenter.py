@@ -22,6 +22,7 @@ from corollary.engine.batches import TensorBatches
 from corollary.engine.objective import with_accuracy
 from corollary.engine.training import Training
 from corollary.errors import kind, value
+from corollary.export import Classes
 from corollary.gradient import known_codes
 from corollary.losses import CrossEntropy
 from corollary.roles import class_weights
@@ -170,6 +171,9 @@ class Segmenter(BaseImageEstimator):
             return data.sample_weight
         by_pixel = class_weights(self.class_weight, self.classes_, data.y.ravel()).reshape(data.y.shape)
         return by_pixel if data.sample_weight is None else by_pixel * data.sample_weight[:, None, None]
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        return self.module_, Classes(), {"classes": self.classes_.tolist()}
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1).contiguous())

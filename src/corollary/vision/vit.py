@@ -177,7 +177,7 @@ class ViT(ImageNet):
             rows, columns = self.margin
             x = F.pad(x, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
         tokens = self.patches(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], 1) + self.positions  # eq. 1
+        tokens = torch.cat([self.class_token.expand(x.shape[0], -1, -1), tokens], 1) + self.positions  # eq. 1
         return self.norm(self.blocks(self.dropout(tokens)))
 
     def forward(self, x: Tensor) -> Tensor:
