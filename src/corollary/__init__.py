@@ -19,6 +19,9 @@ if "OMP_NUM_THREADS" in os.environ:
 
 _TOOLS = {
     "EarlyStopping": "corollary.engine.loop",
+    "Net": "corollary.networks.net",
+    "NetClassifier": "corollary.networks.net",
+    "NetRegressor": "corollary.networks.net",
     "Run": "corollary.engine.run",
     "Training": "corollary.engine.training",
     "compare": "corollary.comparison",

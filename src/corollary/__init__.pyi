@@ -90,6 +90,9 @@ from corollary.mixtures.mixture import Mixture as Mixture
 from corollary.mixtures.plsa import PLSA as PLSA
 from corollary.networks.mlp import MLPClassifier as MLPClassifier
 from corollary.networks.mlp import MLPRegressor as MLPRegressor
+from corollary.networks.net import Net as Net
+from corollary.networks.net import NetClassifier as NetClassifier
+from corollary.networks.net import NetRegressor as NetRegressor
 from corollary.nn.activations import activation as activation
 from corollary.nn.lru import LRU as LRU
 from corollary.nn.normalisation import norm as norm

@@ -45,6 +45,7 @@ from corollary.data.columns import (
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.images import levels_of
+from corollary.data.sources import Source, as_source
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
@@ -133,6 +134,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
     _checks: ClassVar[Mapping[str, Any]] = {}
+    _reads_sources: ClassVar[bool] = False  # whether X may be a source: data that are read batch by batch
     _parameter_constraints: ClassVar[dict[str, Any]] = {}  # scikit-learn's form; what has none is not checked
 
     # --- hooks -------------------------------------------------------------------------------------------
@@ -273,7 +275,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _data(self, X: Any, y: Any, sample_weight: Any, extra: Any = None) -> Data:
         X, y = self._read(X, y)
-        X = self._check(X, reset=True)
+        X = self._admit(X, reset=True)
+        y = X.target if y is None and isinstance(X, Source) else y
         y = self._check_y(X, y)
         return Data(X, y, self._check_weight(X, sample_weight), extra)
 
@@ -285,6 +288,14 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validation(self, given: Any) -> Data:
         raise errors.kind(type(self).__name__, "there must be something to validate", "validation data")
+
+    def _admit(self, X: Any, reset: bool) -> Any:
+        """Return checked data; what lies on disk stays there and is checked as it is read."""
+        source = as_source(X) if self._reads_sources else None
+        if source is None:
+            return self._check(X, reset)
+        self._check(source.head(max(1, self._checks.get("ensure_min_samples", 1))), reset)
+        return source.map(partial(self._check, reset=self.input != "table"))
 
     def _check(self, X: Any, reset: bool) -> Any:
         """Return X in the canonical form of the estimator's input kind."""
@@ -306,7 +317,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _query(self, X: Any) -> Any:
         """Return checked data for a method that needs a fitted model."""
         check_is_fitted(self)
-        return self._check(self._read_again(X), reset=False)
+        return self._admit(self._read_again(X), reset=False)
 
     # --- data sets and frames of mixed columns -----------------------------------------------------------
 

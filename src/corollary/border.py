@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from corollary import errors
+from corollary.data.sources import Source
 
 __all__ = [
     "SCALE",
@@ -48,6 +49,8 @@ def digest(value: Any) -> str:
 def _crc(value: Any, seed: int) -> int:
     if value is None:
         return seed
+    if isinstance(value, Source):
+        return zlib.crc32(str(value.digest()).encode(), seed)
     if isinstance(value, str):
         return zlib.crc32(value[:65536].encode(), seed)
     if isinstance(value, list | tuple):

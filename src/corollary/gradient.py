@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
 from corollary.border import check_target
+from corollary.data.sources import Source
 from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -29,7 +30,10 @@ __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "Gradien
 
 
 class GradientTrained(Estimator):
-    """Base of the estimators that descend: ``training`` is theirs to take."""
+    """Base of the estimators that descend: ``training`` is theirs to take.
+
+    One that makes its batches with ``corollary.engine.sources.batches_of`` says ``_reads_sources = True``.
+    """
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
     # What a model that starts from weights of another model keeps when it is cloned.
@@ -150,13 +154,14 @@ class GradientTrained(Estimator):
         if going_on is None or (going_on["first"] and going_on["classes"] is None):
             return super()._data(X, y, sample_weight, extra)
         if going_on["first"]:
-            X = self._check(X, reset=True)
+            X = self._admit(X, reset=True)
             self.classes_ = np.unique(going_on["classes"])
             return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight), extra)
         return self._further(X, y, sample_weight)
 
     def _further(self, X: Any, y: Any = None, sample_weight: Any = None) -> Data:
-        X = self._check(self._read_again(X), reset=False)
+        X = self._admit(self._read_again(X), reset=False)
+        y = X.target if y is None and isinstance(X, Source) else y
         return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight))
 
     def _validation(self, given: Any) -> Data:
@@ -255,16 +260,19 @@ class GradientTrained(Estimator):
         """Return weights as a tensor of the network's type."""
         return None if weight is None else as_tensor(weight.astype(getattr(self, "dtype_", "float32")))
 
-    def _forward(self, X: np.ndarray, call: Any = None, chunk: int = 4096) -> np.ndarray:
-        """Return the module's output for rows of X, in chunks, as an array."""
+    def _forward(self, X: np.ndarray, call: Any = None, chunk: int = 4096, keep: bool = False) -> np.ndarray:
+        """Return the module's output for rows of X, in chunks, as an array; ``keep`` leaves their type alone."""
         import torch
+
+        from corollary.engine.sources import chunks
 
         call = call or self.module_
         like = next(self.module_.parameters())
         parts = []
         with torch.inference_mode():
-            for begin in range(0, len(X), chunk):
-                rows = as_tensor(X[begin : begin + chunk]).to(device=like.device, dtype=like.dtype)
+            for rows in chunks(X, chunk):
+                rows = as_tensor(rows)
+                rows = rows.to(device=like.device, dtype=rows.dtype if keep else like.dtype)
                 parts.append(call(rows).cpu())
         return torch.cat(parts).numpy()
 

@@ -29,6 +29,7 @@ SCHEMA = 1  # raised when an older version could no longer read the file
 KEY = "corollary"
 # Public classes outside the catalog that may stand in a file.
 HELPERS = {
+    **dict.fromkeys(("Net", "NetClassifier", "NetRegressor"), "corollary.networks.net"),
     "Training": "corollary.engine.training",
     **dict.fromkeys(("Curriculum", "L1", "NormBall"), "corollary.engine.regularisers"),
 }

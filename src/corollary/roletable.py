@@ -154,7 +154,7 @@ def _task(
     names = [name.strip() for name in others.split(",") if name]
     directions = {name.rstrip("↓"): not name.endswith("↓") for name in names}
     functions = {key: function(path) for key, path in later.items()}
-    return Task(metric, function(measure), larger_is_better, directions, usual=usual, **functions)
+    return Task(metric, function(measure), larger_is_better, directions, usual=usual, **functions)  # type: ignore[arg-type]
 
 
 _CLASSES = "balanced accuracy, F1, ROC AUC, log-loss↓, calibration error↓"

@@ -8,7 +8,8 @@
 
 ``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` and ``splits`` hold some of
 any kind of data out, ``numeric`` makes a table of mixed columns one of numbers. ``corollary.data.kinds``
-holds the checks at the border of every model, ``corollary.data.augment`` the image augmentation.
+holds the checks at the border of every model, ``corollary.data.augment`` the image augmentation,
+``corollary.data.sources`` what is read batch by batch: memory maps, Parquet, image folders, torch data sets.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ if TYPE_CHECKING:
     from corollary.data.limits import Limits
     from corollary.data.loading import load
     from corollary.data.registry import describe, names
+    from corollary.data.sources import ImageFolder, ParquetTable, Source
     from corollary.data.splitting import split, splits
     from corollary.data.tables import encoder, numeric
 
 _WHERE = {
     "Dataset": "dataset",
     "Graph": "graphs",
+    "ImageFolder": "sources",
     "Limits": "limits",
     "describe": "registry",
     "encoder": "tables",
     "load": "loading",
+    "ParquetTable": "sources",
+    "Source": "sources",
     "names": "registry",
     "numeric": "tables",
     "split": "splitting",
@@ -42,7 +47,10 @@ _WHERE = {
 __all__ = [
     "Dataset",
     "Graph",
+    "ImageFolder",
     "Limits",
+    "ParquetTable",
+    "Source",
     "augment",
     "describe",
     "encoder",

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,16 @@ class Event:
     seconds: float
     learner: Learner
     owner: str
+
+    @property
+    def module_(self) -> Any:
+        """The torch module in training, where there is one."""
+        return getattr(self.learner, "module", None)
+
+    @property
+    def optimizer(self) -> Any:
+        """Its optimiser, where there is one."""
+        return getattr(self.learner, "optimizer", None)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,7 @@ class GradientLearner:
             "order": freeze(self.order),
             "rng": self.stream.now(),
             "generator": self.generator.get_state(),
+            "source": self._source(),
         }
 
     def restore(self, state: State) -> None:
@@ -219,6 +220,12 @@ class GradientLearner:
         )
         self.stream.go(state["rng"])
         self.generator.set_state(state["generator"])
+        if state["source"] is not None:
+            self.batches.load_state_dict(state["source"])  # type: ignore[attr-defined]
+
+    def _source(self) -> Any:
+        """Return where a stream of samples stands, if it knows."""
+        return self.batches.state_dict() if self.batch and hasattr(self.batches, "state_dict") else None
 
     def result(self) -> nn.Module:
         """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""

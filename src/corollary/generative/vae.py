@@ -38,7 +38,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, Transformer, as_tensor
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.data.sources import Source
+from corollary.engine.batches import Batch
+from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.export import Named
@@ -176,6 +178,7 @@ class VAE(Transformer, Density, Generator, GradientTrained):
     """
 
     _training_defaults = {"epochs": 60, "learning_rate": 1e-3, "batch_size": 128}
+    _reads_sources = True
     _parameter_constraints = {
         "latent": [Interval(Integral, 1, None, closed="left")],
         "hidden_layer_sizes": ["array-like"],
@@ -227,7 +230,7 @@ class VAE(Transformer, Density, Generator, GradientTrained):
         return VAEModule(encoder, decoder, self.likelihood_, self.noise).to(getattr(torch, self.dtype_))
 
     def _measure(self, data: Data) -> None:
-        low, high = data.X.min(), data.X.max()
+        low, high = data.X.bounds() if isinstance(data.X, Source) else (data.X.min(), data.X.max())
         unit = low >= 0 and high <= 1
         self.likelihood_ = (
             ("bernoulli" if unit else "gaussian") if self.likelihood == "auto" else self.likelihood
@@ -242,8 +245,8 @@ class VAE(Transformer, Density, Generator, GradientTrained):
     def _aim(self) -> Any:
         return self._objective
 
-    def _batches(self, data: Data) -> TensorBatches:
-        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)))
+    def _batches(self, data: Data) -> Any:
+        return batches_of(data.X.astype(self.dtype_, copy=False))
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         reconstruction, divergence = module(*batch.inputs)

@@ -39,7 +39,7 @@ class RandomFeatures(nn.Module):
         sizes, generator = (channels, width, 2 * width, 4 * width), torch.Generator().manual_seed(seed)
         self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, 2, 1, bias=False) for a, b in zip(sizes, sizes[1:]))
         for layer in self.layers:
-            nn.init.orthogonal_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)
+            nn.init.orthogonal_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)  # type: ignore[arg-type]
         self.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from corollary.base import Data, as_tensor
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.base import Data
+from corollary.engine.batches import Batch
+from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
@@ -119,6 +120,7 @@ def squared_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, 
 
 class _BaseMLP(GradientTrained):
     _training_defaults = {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32}
+    _reads_sources = True
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
@@ -168,8 +170,8 @@ class _BaseMLP(GradientTrained):
             raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
         self.dtype_ = str(data.X.dtype)
 
-    def _batches(self, data: Data) -> TensorBatches:
-        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)), *self._supervision(data))
+    def _batches(self, data: Data) -> Any:
+        return batches_of(data.X.astype(self.dtype_, copy=False), *self._supervision(data))
 
     def _backpropagation(self, error: Any) -> Any:
         """Return equations 2 and 3 where the layers are plain."""

@@ -23,7 +23,7 @@ COMPRESSED_ROWS, COMPRESSED_COLUMNS = torch.sparse_csr, torch.sparse_csc
 class Edges(NamedTuple):
     """A graph as its layers read it."""
 
-    index: Tensor  # (2, E): sources and targets
+    index: Tensor  # type: ignore[assignment]  # (2, E): sources and targets
     weight: Tensor | None  # (E,), or (E, d) where the matrix has vectors for entries
     size: tuple[int, int] | None  # sources and targets, where a matrix says it
 
@@ -63,7 +63,7 @@ def as_edges(owner: str, graph: Any, weight: Tensor | None = None, flow: str = "
     if graph.requires_grad:
         return Edges(*_of_torch(graph), size)
     entries = graph.values() if graph.layout != torch.sparse_coo else graph._values()
-    return Edges(*remember(graph, None, ("edges", entries._version), lambda: _of_torch(graph)), size)
+    return Edges(*remember(graph, None, ("edges", entries._version), lambda: _of_torch(graph)), size)  # type: ignore[call-arg]
 
 
 def _of_scipy(matrix: Any) -> tuple[Tensor, Tensor]:

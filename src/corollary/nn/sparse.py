@@ -327,7 +327,7 @@ _memory: Any = WeakIdKeyDictionary()
 
 def remember(edge_index: Tensor, weight: Tensor | None, options: Any, make: Callable[[], Any]) -> Any:
     """Return what ``make`` made of these very tensors before, if neither has been changed since."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or edge_index.is_inference():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or edge_index.is_inference():  # type: ignore[attr-defined]
         return make()
     if weight is not None and (weight.requires_grad or weight.is_inference()):
         return make()
@@ -345,7 +345,7 @@ def check_edges(edge_index: Any, n: int | tuple[int, int], owner: str) -> None:
 
     There are n nodes, or n[0] for the first row and n[1] for the second.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():  # type: ignore[attr-defined]
         return
     if not isinstance(edge_index, Tensor) or edge_index.dtype not in (torch.int64, torch.int32):
         got = getattr(edge_index, "dtype", type(edge_index).__name__)

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
 from corollary.data.kinds import check_images
-from corollary.engine.batches import TensorBatches
+from corollary.data.sources import Source
 from corollary.engine.objective import with_accuracy
+from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy
@@ -76,8 +77,7 @@ class BaseImageEstimator(GradientTrained):
         named(self.net, self._nets, type(self).__name__)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
-        self.channel_mean_ = data.X.mean((0, 2, 3), dtype=np.float64)
-        spread = data.X.std((0, 2, 3), dtype=np.float64)
+        self.channel_mean_, spread = _channels(data.X)
         self.channel_scale_ = np.where(spread > 0, spread, 1.0)
 
     def _module(self) -> nn.Sequential:
@@ -155,6 +155,7 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
     """
 
     _nets = CLASSIFIERS
+    _reads_sources = True
     _parameter_constraints = {
         "net": [str, type],
         "width": [None, Interval(Integral, 1, None, closed="left")],
@@ -191,11 +192,25 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
         """
         return self._fit(X, y, sample_weight, validation=validation)
 
-    def _batches(self, data: Data) -> TensorBatches:
-        return TensorBatches(as_tensor(data.X.astype(self.dtype_, copy=False)), *self._supervision(data))
+    def _batches(self, data: Data) -> Any:
+        return batches_of(data.X.astype(self.dtype_, copy=False), *self._supervision(data))
 
     def _aim(self) -> Any:
         return with_accuracy(AuxiliaryCrossEntropy(len(self.classes_)))
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1))
+
+
+def _channels(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of each channel, over blocks where the images lie on disk."""
+    axes = (0, 2, 3)
+    if not isinstance(X, Source):
+        return X.mean(axes, dtype=np.float64), X.std(axes, dtype=np.float64)
+    count, mean, square = 0, np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for block in X.blocks():  # sums of squares about the mean so far, joined block by block
+        n, own = len(block), block.mean(axes, dtype=np.float64)
+        square += n * block.var(axes, dtype=np.float64) + (own - mean) ** 2 * count * n / (count + n)
+        mean += (own - mean) * n / (count + n)
+        count += n
+    return mean, np.sqrt(square / count)

@@ -1,0 +1,150 @@
+"""Batches of samples that stay on disk, or wherever their source has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corollary import errors
+from corollary.data.sources import Source
+from corollary.engine.batches import Batch, Batches, TensorBatches
+
+__all__ = ["SourceBatches", "batches_of", "chunks"]
+
+
+class SourceBatches:
+    """Rows of a source, gathered batch by batch; the next batch is read while one is being used.
+
+    Parameters
+    ----------
+    source : Source
+        What the module is called with.
+    target, weight : Tensor, optional
+        Targets and weights of all samples, in memory.
+    rows : array of int, optional
+        The samples that are meant; all by default.
+    device : device, default="cpu"
+        Where the batches go.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        rows: np.ndarray | None = None,
+        device: Any = "cpu",
+    ) -> None:
+        self.source, self.rows, self.device = source, rows, device
+        self.target, self.weight = target, weight
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.source) if self.rows is None else len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that an epoch reads."""
+        return self.source.nbytes * len(self) // max(1, len(self.source))
+
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+        return -(-len(self) // batch_size)
+
+    def take(self, rows: Tensor) -> SourceBatches:
+        """Return batches over some of the samples."""
+        if self.source.sequential:
+            do = "Pass validation data of its own, or read the samples into memory."
+            raise errors.value(
+                "fit", "early_stopping holds out samples of data that are no stream", "one", do
+            )
+        chosen = rows.cpu().numpy()
+        chosen = chosen if self.rows is None else self.rows[chosen]
+        target, weight = (None if t is None else t[rows.cpu()] for t in (self.target, self.weight))
+        return SourceBatches(self.source, target, weight, chosen, self.device)
+
+    def to(self, device: Any) -> SourceBatches:
+        """Return batches that go to a device as they come."""
+        return SourceBatches(self.source, self.target, self.weight, self.rows, device)
+
+    def epoch(self, order: Tensor | None, batch_size: int, start: int = 0) -> Iterator[Batch]:
+        """Yield batches from the ``start``-th on.
+
+        A source that is cheap to read in some orders only chooses one of them, by what the given order says.
+        """
+        if self.source.sequential:
+            yield from self._streamed(batch_size, start)
+            return
+        places = self._places(order)
+        with ThreadPoolExecutor(1) as pool:
+            n, ahead = len(self) if places is None else len(places), None
+            for begin in range(start * batch_size, n, batch_size):
+                now = ahead or pool.submit(self._gather, places, begin, batch_size)
+                last = begin + batch_size >= n
+                ahead = None if last else pool.submit(self._gather, places, begin + batch_size, batch_size)
+                yield self._batch(*now.result())
+
+    def _places(self, order: Tensor | None) -> np.ndarray | None:
+        """Return in which order the samples come, as places among ``rows``; None for their own."""
+        if order is None:
+            return None
+        own = self.source.order(
+            int(order[0]) * len(order) + int(order[-1])
+        )  # a random order can seed another
+        if own is None or len(order) != len(self):  # a curriculum chose some of the samples
+            return order.numpy()
+        if self.rows is None:
+            return own
+        place = np.full(len(self.source), -1)
+        place[self.rows] = np.arange(len(self.rows))
+        found = place[own]
+        return found[found >= 0]
+
+    def _gather(self, places: np.ndarray | None, begin: int, batch_size: int) -> tuple[np.ndarray, Any]:
+        if places is None:
+            where = np.arange(begin, min(begin + batch_size, len(self)))
+        else:
+            where = places[begin : begin + batch_size]
+        return self.source._read(where if self.rows is None else self.rows[where]), torch.from_numpy(where)
+
+    def _streamed(self, batch_size: int, start: int) -> Iterator[Batch]:
+        begin = start * batch_size
+        for x in self.source.batches(batch_size, start):  # type: ignore[attr-defined]
+            yield self._batch(x, torch.arange(begin, begin + len(x)))
+            begin += len(x)
+
+    def _batch(self, x: np.ndarray, where: Tensor) -> Batch:
+        target, weight = (None if t is None else t[where].to(self.device) for t in (self.target, self.weight))
+        return Batch((torch.from_numpy(x).to(self.device),), target, weight, len(x))
+
+    def state_dict(self) -> Any:
+        """Return the position of a stream that knows it, as a plain value; None for all else."""
+        return self.source.state_dict() if self.source.sequential else None  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from a position."""
+        if state is not None:
+            self.source.load_state_dict(state)  # type: ignore[attr-defined]
+
+
+def batches_of(X: Any, target: Tensor | None = None, weight: Tensor | None = None) -> Batches:
+    """Return the batches of rows: of an array or a tensor in memory, or of a source."""
+    from corollary.border import as_tensor
+
+    if isinstance(X, Source):
+        return SourceBatches(X, target, weight)
+    return TensorBatches(as_tensor(X), target, weight)
+
+
+def chunks(X: Any, size: int) -> Iterator[Any]:
+    """Yield consecutive rows of an array or a source."""
+    if isinstance(X, Source) and X.sequential:
+        yield from X.batches(size, 0)  # type: ignore[attr-defined]
+        return
+    for begin in range(0, len(X), size):
+        yield X[begin : begin + size]

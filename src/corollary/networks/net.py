@@ -1,0 +1,563 @@
+r"""Anybody's ``torch.nn.Module`` as an estimator, with everything that the engine gives.
+
+A module :math:`f_w` is trained by descending on the mean loss
+
+.. math:: \frac{1}{n} \sum_i \ell(f_w(x_i), y_i) \tag{1}
+
+over batches. It is given as an instance, a class, or a function that returns one; a class or a function is told the sizes
+that it names among its arguments:
+
+``n_inputs``
+    Number of features: the last axis of X.
+``input_shape``
+    Shape of one sample.
+``n_outputs``, ``n_classes``
+    Number of classes, or of target columns.
+
+What a file holds are the weights, the configuration, and the name of the module's class for people to read. Nothing is
+imported by that name: ``load(path, module=...)`` puts the module in.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary import errors, losses
+from corollary.base import Data, Transformer, as_tensor
+from corollary.engine.batches import Batch
+from corollary.engine.objective import Supervised
+from corollary.engine.random import seeded
+from corollary.engine.sources import batches_of
+from corollary.engine.training import Training
+from corollary.errors import CorollaryWarning
+from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
+from corollary.shapes import Count, Dtype, Flag, Maybe, Plain
+
+__all__ = ["Net", "NetClassifier", "NetRegressor"]
+
+TRIAL = 8  # samples on which a module is tried before it is trained
+SIZES = ("n_inputs", "input_shape", "n_outputs", "n_classes")
+
+
+# --- modules and losses ----------------------------------------------------------------------------------
+
+
+def build(module: Any, options: dict[str, Any], sizes: dict[str, Any], owner: str) -> nn.Module:
+    """Return a new module: a copy of an instance, or what a class or function makes of options and sizes."""
+    if isinstance(module, nn.Module):
+        if options:
+            do = "Pass the class, or set them in the instance."
+            raise errors.value(owner, "options are arguments of a module's class", "a module", do)
+        return copy.deepcopy(module)
+    if not callable(module):
+        do = "Pass an instance, a class or a function."
+        raise errors.kind(owner, "module must be a torch.nn.Module, or make one", repr(module), do)
+    known = inspect.signature(module).parameters
+    told = {name: size for name, size in sizes.items() if name in known and name not in options}
+    made = module(**options, **told)
+    if not isinstance(made, nn.Module):
+        raise errors.kind(owner, "module must return a torch.nn.Module", type(made).__name__)
+    return made
+
+
+def reads_integers(module: nn.Module) -> bool:
+    """Whether integers stay integers: the module has an embedding that looks them up."""
+    return any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in module.modules())
+
+
+# What a classifier's output means: names, torch's losses, and how it becomes probabilities.
+LINKS: dict[str, Any] = {
+    "cross-entropy": lambda z: z.softmax(1),
+    "margin": lambda z: z.softmax(1),
+    "binary": lambda z: _two(torch.sigmoid(z)),
+    "nll": lambda z: z.exp(),
+    "probability": lambda z: _two(z),
+}
+TORCH_LOSSES: dict[type, str] = {
+    nn.CrossEntropyLoss: "cross-entropy",
+    nn.MultiMarginLoss: "margin",
+    nn.BCEWithLogitsLoss: "binary",
+    nn.NLLLoss: "nll",
+    nn.BCELoss: "probability",
+}
+CLASSES: dict[str, Any] = {
+    "binary": losses.binary_cross_entropy,
+    "cross-entropy": losses.cross_entropy,
+    "margin": losses.margin,
+    "nll": lambda output, target: F.nll_loss(output, target, reduction="none"),
+}
+
+
+def _two(p: Tensor) -> Tensor:
+    """Return the probabilities of both classes from that of the second, (n,) or (n, 1) -> (n, 2)."""
+    p = p.reshape(len(p))
+    return torch.stack([1 - p, p], 1)
+
+
+def unreduced(loss: Any) -> Any:
+    """Return a loss that gives one number per sample where it can: torch's own without their mean."""
+    loss = loss() if isinstance(loss, type) else loss
+    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
+        loss = copy.deepcopy(loss)
+        loss.reduction = "none"
+    return loss
+
+
+class Fitting:
+    """A criterion that says which shapes do not fit, and turns (n, 1) into (n,) where the target is that."""
+
+    def __init__(self, criterion: Any, name: str, owner: str) -> None:
+        self.criterion, self.name, self.owner = criterion, name, owner
+
+    def __call__(self, output: Any, target: Tensor) -> Tensor:
+        """Return the losses."""
+        if isinstance(output, Tensor) and output.shape != target.shape and output.numel() == target.numel():
+            output = output.reshape(target.shape)
+        try:
+            found = self.criterion(output, target)
+            if isinstance(found, Tensor) and found.ndim and len(found) != len(target):
+                raise ValueError(f"it gives {tuple(found.shape)} losses")
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            must = f"the module's output must fit loss={self.name} and targets of shape {tuple(target.shape)}"
+            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            got = f"an output of shape {shape} ({str(error).splitlines()[0]})"
+            raise errors.value(self.owner, must, got, "Change the last layer, or loss=.") from error
+        return found if not isinstance(found, Tensor) or found.ndim < 2 else found.flatten(1).mean(1)
+
+
+def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None:
+    """Raise or warn before training if a module cannot be trained: shapes, NaN, parameters without a gradient."""
+    module = copy.deepcopy(module).train()
+    with torch.enable_grad():
+        found = objective(module, batch)
+        loss = found[0] if isinstance(found, tuple) else found
+        if not isinstance(loss, Tensor) or loss.ndim:
+            got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise errors.value(owner, "the loss of a batch must be one number", got, "Take its mean.")
+        if not torch.isfinite(loss):
+            must = "the loss must be finite before the first update"
+            do = "Look at the module's initial weights, and at the scale of X."
+            raise errors.value(owner, must, f"{loss.item()} on the first {batch.size} samples", do)
+        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not loss.requires_grad:
+            must = "the loss must depend on parameters of the module"
+            raise errors.value(owner, must, "none that it does", "Compute it from the module's output.")
+        loss.backward()  # type: ignore[no-untyped-call]
+    still = [name for name, p in trained.items() if p.grad is None]
+    if still:
+        import warnings
+
+        few = ", ".join(still[:5]) + (" …" if len(still) > 5 else "")
+        text = f"{owner}: {len(still)} parameters get no gradient and stay as they are: {few}."
+        warnings.warn(
+            f"{text} Use them in forward, or set requires_grad_(False).", CorollaryWarning, stacklevel=7
+        )
+
+
+# --- the estimators --------------------------------------------------------------------------------------
+
+
+class _BaseNet(GradientTrained):
+    """What the estimators around a given module share."""
+
+    _reads_sources = True
+    _checks = {"allow_nd": True, "dtype": "numeric"}
+    _fitted = {
+        "n_outputs_": Maybe(Count(0)),
+        "input_shape_": Plain(),
+        "dtype_": Dtype(),
+        "reads_integers_": Flag(),
+    }
+    _parameter_constraints = {"options": [None, dict], "random_state": ["random_state"]}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with ``deep`` those of the module too, as ``module__width``."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and self.options:
+            params |= {f"module__{key}": value for key, value in self.options.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``module__width=8`` is an argument of the module's class."""
+        inner = {
+            key.removeprefix("module__"): params.pop(key) for key in [*params] if key.startswith("module__")
+        }
+        if inner:
+            params["options"] = {**(params.get("options", self.options) or {}), **inner}
+        return super().set_params(**params)
+
+    def _given_parts(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in ("module", "loss", "objective", "link") and not isinstance(value, str | None)
+        }
+
+    def _sizes(self) -> dict[str, Any]:
+        n = getattr(self, "n_outputs_", None)
+        sizes = {
+            "n_inputs": self.input_shape_[-1] if self.input_shape_ else 1,
+            "input_shape": tuple(self.input_shape_),
+        }
+        return sizes if not n else {**sizes, "n_outputs": n, "n_classes": n}
+
+    def _module(self) -> nn.Module:
+        if self.module is None:
+            do = "Pass a torch.nn.Module, its class, or a function that makes one."
+            raise errors.value(type(self).__name__, "module must be given", "None", do)
+        return build(self.module, dict(self.options or {}), self._sizes(), type(self).__name__)
+
+    def _measure(self, data: Data) -> None:
+        self.input_shape_ = [int(size) for size in data.X.shape[1:]]
+        with seeded(0):
+            module = self._module()
+        like = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+        self.dtype_ = str(like).removeprefix("torch.") if like != torch.bfloat16 else "float32"
+        self.reads_integers_ = reads_integers(module)
+
+    def _typed(self, X: Any) -> Any:
+        """Return samples in the type of the module's weights, or as int64 where it looks integers up."""
+        looked_up = self.reads_integers_ and X.dtype.kind in "iu"
+        return X.astype(np.int64 if looked_up else self.dtype_, copy=False)
+
+    def _descend(self, objective: Any, batches: Any, **options: Any) -> Any:
+        learner = super()._descend(objective, batches, **options)
+        first = next(iter(learner.batches.epoch(None, TRIAL, 0)))
+        with seeded(0):
+            try_out(learner.module, objective, first, type(self).__name__)
+        return learner
+
+    def _load_attributes(self, fitted: dict[str, Any]) -> None:
+        weights = fitted.pop("module_", None)
+        vars(self).update(fitted)
+        if weights is not None:
+            with seeded(0):
+                module = self._module()
+            try:
+                module.load_state_dict(weights)
+            except RuntimeError as error:
+                must, do = "module= must be as it was in the fit", "Give it the same arguments."
+                raise errors.value("load", must, " ".join(str(error).split())[:200], do) from error
+            self.module_ = module.eval()
+
+    def _outputs(self, X: Any, link: Any = None) -> np.ndarray:
+        """Return what the module says of X, in chunks, through a link."""
+
+        def call(x: Tensor) -> Tensor:
+            out = self.module_(x)
+            out = out[0] if isinstance(out, tuple) else out
+            return out if link is None else link(out)
+
+        return self._forward(self._typed(X), call, keep=True)
+
+
+class NetClassifier(_BaseNet, GradientClassifier):
+    """Train anybody's torch module to tell classes apart.
+
+    Parameters
+    ----------
+    module : nn.Module, class or function
+        The module; a class or function is told ``n_inputs``, ``input_shape``, ``n_outputs`` or ``n_classes`` where it
+        names them.
+    options : dict, optional
+        Further arguments of the class or function; ``module__width=8`` sets one of them.
+    loss : str, callable or loss class, default="cross-entropy"
+        "cross-entropy" and "margin" for logits (n, n_classes), "nll" for log-probabilities, "binary" for one logit of two
+        classes; a loss of torch; or any function of (output, target).
+    link : callable, optional
+        Turns outputs into probabilities where the loss does not tell how.
+    class_weight : dict or "balanced", optional
+        Weights of the classes.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The trained module.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises (1) of :mod:`corollary.networks.net`. Integers stay integers if the module has an embedding layer, and become
+    floats if not.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from corollary import NetClassifier, Training
+    >>> X, y = load_iris(return_X_y=True)
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    >>> model = NetClassifier(net, training=Training(epochs=60, learning_rate=0.02), random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _parameter_constraints = {**_BaseNet._parameter_constraints, "class_weight": [None, dict, str]}
+
+    def __init__(
+        self,
+        module=None,
+        *,
+        options=None,
+        loss="cross-entropy",
+        link=None,
+        class_weight=None,
+        training=None,
+        random_state=None,
+    ):
+        self.module = module
+        self.options = options
+        self.loss = loss
+        self.link = link
+        self.class_weight = class_weight
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"module": _small, "training": Training(epochs=60, learning_rate=1e-2)}
+
+    def _kind(self) -> str | None:
+        """Return what the outputs mean, by the name of the loss or torch's class."""
+        if isinstance(self.loss, str):
+            if self.loss not in CLASSES:
+                raise errors.unknown(type(self).__name__, "loss", self.loss, CLASSES)
+            return self.loss
+        cls = self.loss if isinstance(self.loss, type) else type(self.loss)
+        return next((name for known, name in TORCH_LOSSES.items() if issubclass(cls, known)), None)
+
+    def _measure(self, data: Data) -> None:
+        kind = self._kind()
+        self.n_outputs_ = 1 if kind in ("binary", "probability") else len(self.classes_)
+        if self.n_outputs_ == 1 and len(self.classes_) > 2:
+            do = "Use loss='cross-entropy'."
+            raise errors.value(
+                type(self).__name__, f"loss={kind!r} takes two classes", len(self.classes_), do
+            )
+        super()._measure(data)
+
+    def _batches(self, data: Data) -> Any:
+        target, weight = self._supervision(data)
+        if self.n_outputs_ == 1:
+            target = target.to(getattr(torch, self.dtype_))
+        return batches_of(self._typed(data.X), target, weight)
+
+    def _aim(self) -> Any:
+        criterion = CLASSES[self.loss] if isinstance(self.loss, str) else unreduced(self.loss)
+        fitting = Fitting(criterion, _named(self.loss), type(self).__name__)
+        return Supervised(_Classes(fitting, len(self.classes_)))
+
+    def _predict_proba(self, X: Any) -> np.ndarray:
+        link = self.link or LINKS.get(self._kind() or "cross-entropy")
+        return self._outputs(X, link)
+
+
+class _Classes(losses.CrossEntropy):
+    """A criterion of one's own that knows the number of classes, so that labels can be smoothed and mixed."""
+
+    def __init__(self, criterion: Fitting, n_classes: int) -> None:
+        super().__init__(n_classes)
+        object.__setattr__(self, "criterion", criterion)
+
+    def __call__(self, output: Any, target: Tensor) -> Tensor:
+        """Return the losses."""
+        return self.criterion(output, target)  # type: ignore[attr-defined, no-any-return]
+
+
+class NetRegressor(_BaseNet, GradientRegressor):
+    """Train anybody's torch module to predict numbers.
+
+    Parameters
+    ----------
+    module : nn.Module, class or function
+        The module; a class or function is told ``n_inputs``, ``input_shape`` or ``n_outputs`` where it names them.
+    options : dict, optional
+        Further arguments of the class or function; ``module__width=8`` sets one of them.
+    loss : str, callable or loss class, default="squared"
+        One of ``corollary.losses.REGRESSION``, a loss of torch, or any function of (output, target).
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and dropout.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The trained module; its output is the prediction. Targets are not scaled.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises (1) of :mod:`corollary.networks.net`.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from corollary import NetRegressor, Training
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> model = NetRegressor(torch.nn.Linear, options={"in_features": 1, "out_features": 1}, random_state=0)
+    >>> model = model.set_params(training__epochs=100, training__learning_rate=0.05).fit(X, 2 * X[:, 0] + 1)
+    >>> bool(abs(model.predict([[0.5]])[0] - 2.0) < 0.1)
+    True
+    """
+
+    _multi_output = True
+    _fitted = {name: Maybe(Plain()) for name in ("target_mean_", "target_scale_", "target_ndim_")}
+
+    def __init__(self, module=None, *, options=None, loss="squared", training=None, random_state=None):
+        self.module = module
+        self.options = options
+        self.loss = loss
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"module": _small, "training": Training(epochs=60, learning_rate=1e-2)}
+
+    def _measure(self, data: Data) -> None:
+        self.target_ndim_, self.n_outputs_ = data.y.ndim, 1 if data.y.ndim == 1 else data.y.shape[1]
+        super()._measure(data)
+
+    def _batches(self, data: Data) -> Any:
+        y = np.asarray(data.y).astype(self.dtype_)
+        return batches_of(self._typed(data.X), as_tensor(y), self._as_weight(data.sample_weight))
+
+    def _aim(self) -> Any:
+        owner = type(self).__name__
+        named = isinstance(self.loss, str)
+        criterion = losses.regression(self.loss, owner) if named else unreduced(self.loss)
+        return Supervised(Fitting(criterion, _named(self.loss), owner))
+
+    def _predict(self, X: Any) -> np.ndarray:
+        y = self._outputs(X)
+        return y.reshape(len(y)) if self.target_ndim_ == 1 else y
+
+
+class Net(Transformer, _BaseNet):
+    """Train anybody's torch module on an objective of one's own.
+
+    Parameters
+    ----------
+    module : nn.Module, class or function
+        The module; a class or function is told ``n_inputs`` or ``input_shape`` where it names them.
+    objective : callable
+        ``objective(module, batch)`` returns the mean loss over the batch, or that and a dict of metrics for the history;
+        ``batch`` has ``inputs`` (a tuple), ``target``, ``weight`` and ``size``.
+    options : dict, optional
+        Further arguments of the class or function; ``module__width=8`` sets one of them.
+    training : Training, optional
+        How to descend.
+    random_state : int or RandomState, optional
+        Seed for initial weights, order of samples and noise.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The trained module; ``transform`` returns its output.
+    n_iter_ : int
+        Epochs run.
+    history_ : list of dict
+        Step, loss, metrics and seconds of every epoch.
+
+    Notes
+    -----
+    Minimises the mean of ``objective``.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from corollary import Net, Training
+    >>> def reconstruction(module, batch):
+    ...     (x,) = batch.inputs
+    ...     return (module(x) - x).square().mean()
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = Net(torch.nn.Linear(3, 3), reconstruction, training=Training(epochs=100, learning_rate=0.02))
+    >>> bool(np.abs(model.fit(X).transform(X) - X).mean() < 0.1)
+    True
+    """
+
+    def __init__(self, module=None, objective=None, *, options=None, training=None, random_state=None):
+        self.module = module
+        self.objective = objective
+        self.options = options
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"module": _mirror, "objective": _reconstruction, "training": Training(epochs=3)}
+
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Train on X, with targets y if the objective uses any; integers become class indices (int64)."""
+        return self._fit(X, y, sample_weight, validation=validation)
+
+    def _check_y(self, X: Any, y: Any) -> Any:
+        if y is None:
+            return None
+        y = np.asarray(y)
+        if len(y) != len(X):
+            raise errors.value(type(self).__name__, f"y must have one entry per sample ({len(X)})", len(y))
+        return y
+
+    def _measure(self, data: Data) -> None:
+        if not callable(self.objective):
+            do = "Pass a function of (module, batch) that returns the loss."
+            raise errors.kind(type(self).__name__, "objective must be a function", repr(self.objective), do)
+        super()._measure(data)
+
+    def _batches(self, data: Data) -> Any:
+        target = None
+        if data.y is not None:
+            target = as_tensor(data.y.astype(np.int64 if data.y.dtype.kind in "iub" else self.dtype_))
+        return batches_of(self._typed(data.X), target, self._as_weight(data.sample_weight))
+
+    def _aim(self) -> Any:
+        return self.objective
+
+    def _transform(self, X: Any) -> np.ndarray:
+        return self._outputs(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        width = self._outputs(np.zeros((1, *self.input_shape_), np.float32)).shape
+        return int(width[1]) if len(width) > 1 else 1
+
+
+def _named(loss: Any) -> str:
+    return repr(loss) if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+
+
+# --- for the contract tests ------------------------------------------------------------------------------
+
+
+def _small(n_inputs: int, n_outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_inputs, 8), nn.ReLU(), nn.Linear(8, n_outputs))
+
+
+def _mirror(n_inputs: int) -> nn.Module:
+    return nn.Linear(n_inputs, n_inputs)
+
+
+def _reconstruction(module: nn.Module, batch: Batch) -> Tensor:
+    (x,) = batch.inputs
+    return (module(x) - x).square().mean()
