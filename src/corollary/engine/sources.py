@@ -134,11 +134,10 @@ class SourceBatches:
 
 def batches_of(X: Any, target: Tensor | None = None, weight: Tensor | None = None) -> Batches:
     """Return the batches of rows: of an array or a tensor in memory, or of a source."""
-    from corollary.border import as_tensor
-
     if isinstance(X, Source):
         return SourceBatches(X, target, weight)
-    return TensorBatches(as_tensor(X), target, weight)
+    rows = X if isinstance(X, Tensor) else torch.from_numpy(np.require(X, requirements=["C", "W"]))
+    return TensorBatches(rows, target, weight)
 
 
 def chunks(X: Any, size: int) -> Iterator[Any]:
