@@ -19,18 +19,17 @@ def page(path: Path, title: str, text: str, headings: Sequence[str], rows: Itera
 
 
 def board_page(out: Path, name: str, title: str, text: str, board: Any) -> None:
-    """Write a leaderboard as a page with its plot."""
+    """Write a leaderboard as a page with its plot: mean, interval and deviation, ties and baselines marked."""
     board.plot().savefig(out / f"{name}.png", dpi=110)
-    rows = [
-        (
-            f"`{row['name']}`",
-            row["system"],
-            row["error"] if row["score"] is None else row["score"],
-            row["seconds"],
-        )
-        for row in board.rows
-    ]
-    page(out / f"{name}.md", title, text, ("model", "id", board.metric, "seconds"), rows)
+    rows = []
+    for place, row in enumerate(board.rows, 1):
+        mark = "=" if row["tied"] and place > 1 else str(place)
+        score = row["error"] if row["score"] is None else f"{row['score']:.4g} ± {row['width']:.2g}"
+        group = "" if row["group"] == "corollary" else row["group"]
+        deviation = "" if row["score"] is None else f"{row['deviation']:.2g}"
+        rows.append((mark, f"`{row['name']}`", row["system"], group, score, deviation, row["seconds"]))
+    headings = ("", "model", "id", "", board.metric, "deviation of the splits", "seconds")
+    page(out / f"{name}.md", title, text, headings, rows)
 
 
 def at_most(value: float, floor: float, what: str) -> None:

@@ -293,10 +293,10 @@ def runs(
 
 @app.command()
 def demo(
-    run: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/demo"),
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each fit.")] = 20.0,
+    run: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("runs/demo"),
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each fit.")] = 12.0,
 ) -> None:
-    """Show it all on handwritten digits: a leaderboard, a model in training, a report."""
+    """Show it all in two minutes: a messy table, a leaderboard, its errors, resume, recommendations, formulas."""
     from corollary.cli.demo import run_demo
 
     run_demo(run, time_limit)

@@ -36,6 +36,8 @@ class Leaderboard:
         for a fit, ``note`` and ``error``.
     notes : list of str
         What was done to the data, and what was not finished.
+    rivals : dict
+        Who took part, by name.
     """
 
     task: str
@@ -47,6 +49,7 @@ class Leaderboard:
     directions: dict[str, bool] = field(default_factory=dict)
     n_splits: int = 1
     notes: list[str] = field(default_factory=list)
+    rivals: dict[str, Rival] = field(default_factory=dict, repr=False, compare=False)
     _again: Any = field(default=None, repr=False, compare=False)
 
     # --- what it says ------------------------------------------------------------------------------------
@@ -225,7 +228,8 @@ def board_of(
     for row in rows:
         row["tied"] = first is not None and row["score"] is not None and not _behind(first, row, name, ratio)
     n = max([row["n"] for row in rows], default=0)
-    return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, again)
+    by_id = {rival.id: rival for rival in rivals}
+    return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again)
 
 
 def _behind(first: dict[str, Any], row: dict[str, Any], metric: str, ratio: float) -> bool:
