@@ -68,16 +68,15 @@ def write_customers(path: Path, n: int = 1500, seed: int = 0) -> Path:
     score = 0.75 * calls + 0.03 * fee - 0.0022 * days - 0.09 * hours + 0.9 * (plan == "basic")
     score += 0.8 * ((plan == "family") & (calls > 3)) + rng.logistic(0, 0.7, n)
     leaves = score > np.quantile(score, 0.875)
-    lines = ["Kunden-Nr;seit;Ort;Tarif;Gebühr;Gebühr in Rappen;Anrufe;Stunden;Land;gekündigt"]
+    lines = ["Kunden-Nr;seit;Ort;Tarif;Gebühr;Gebühr (Kopie);Anrufe;Stunden;Land;gekündigt"]
     for i in range(n):
         date = since[i].astype(object).strftime("%d.%m.%Y")
         price = f"{fee[i]:.2f}".replace(".", ",")
         hour = "?" if rng.random() < 0.03 else f"{hours[i]:.1f}".replace(".", ",")
         where = "" if rng.random() < 0.02 else city[i]
-        cents = f"{fee[i] * 100:.0f}"
         answer = "ja" if leaves[i] else "nein"
         lines.append(
-            f"K{10000 + 7 * i};{date};{where};{plan[i]};{price};{cents};{calls[i]};{hour};CH;{answer}"
+            f"K{10000 + 7 * i};{date};{where};{plan[i]};{price};{price};{calls[i]};{hour};CH;{answer}"
         )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

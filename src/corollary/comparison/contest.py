@@ -288,6 +288,6 @@ def _again(
     if task == "forecasting":
         dataset = replace(dataset, extra={**dataset.extra, "horizon": LONGEST})
     model, train, reader = prepare(rivals[system], task, dataset, how["seed"], how["search"])
-    fit(model, rivals[system], task, train, seconds)
+    fit(model, task, train, seconds)
     model = getattr(model, "best_estimator_", model)
     return Chosen(model, reader, dataset)

@@ -7,10 +7,11 @@ is interrupted by an alarm, and has no result.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import FrameType
@@ -29,7 +30,7 @@ __all__ = ["Trial", "fit", "prepare", "try_out", "within"]
 GRACE = 0.5  # of the limit, and at least half a second: for what a step takes after the limit
 
 AROUND = 20.0  # seconds for reading, importing and compiling before a fit, and for measuring after it
-FEW = 10000  # rows
+SMALL = 500_000  # entries of a table
 
 
 class OutOfTime(Exception):
@@ -90,11 +91,11 @@ def prepare(
     return search(model, task, train, seed) if search is not None else model, train, reader
 
 
-def fit(model: Any, rival: Rival, task: str, train: Dataset, seconds: float | None) -> bool:
+def fit(model: Any, task: str, train: Dataset, seconds: float | None) -> bool:
     """Fit, and return whether the time limit stopped it."""
     with (
         Run(time_limit=seconds, progress=False),
-        _threads(rival, train),
+        _threads(train),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
@@ -104,12 +105,24 @@ def fit(model: Any, rival: Rival, task: str, train: Dataset, seconds: float | No
     return any("time limit" in text for text in ended)
 
 
-def _threads(rival: Rival, train: Dataset) -> Any:
-    """Return one thread for scikit-learn on few rows: its threads wait for each other longer than they work."""
+@contextmanager
+def _threads(train: Dataset) -> Iterator[None]:
+    """Use one thread for small tables: several wait for each other longer than they work, most of all on a busy machine."""
     from threadpoolctl import threadpool_limits
 
-    few = rival.group != "corollary" and len(train) < FEW
-    return threadpool_limits(1) if few else nullcontext()
+    if train.kind != "table" or train.X.shape[0] * train.X.shape[1] > SMALL:
+        yield
+        return
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch is not None else 1
+    with threadpool_limits(1):
+        if torch is not None:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if torch is not None:
+                torch.set_num_threads(before)
 
 
 def try_out(
@@ -134,7 +147,7 @@ def try_out(
                 model, train, reader = prepare(rival, task, kept, seed, search)
             start = perf_counter()
             with within(hard):
-                trial.stopped = fit(model, rival, task, train, seconds)
+                trial.stopped = fit(model, task, train, seconds)
             trial.seconds = perf_counter() - start
             with within(other):
                 found = TASKS[task].numbers(model, reader(held))

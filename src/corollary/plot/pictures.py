@@ -129,8 +129,8 @@ def probabilities(code: np.ndarray, chances: np.ndarray, names: Sequence[str]) -
 
     figure = Figure(figsize=(9.6, 3.3), layout="constrained")
     roc, trade, reliable = figure.subplots(1, 3)
-    present = np.unique(code)
-    chosen = present[-1:] if len(names) == 2 else present[:10]
+    present, counts = np.unique(code, return_counts=True)
+    chosen = present[[counts.argmin()]] if len(names) == 2 else present[:10]  # of two, the rarer
     for place, c in enumerate(chosen):
         if len(present) < 2:
             continue

@@ -20,7 +20,7 @@ pre { background: #f3f5f7; padding: .8rem; border-radius: 6px; white-space: pre-
 table { border-collapse: collapse; margin: .6rem 0 }
 td, th { padding: .22rem .9rem .22rem 0; text-align: left; vertical-align: top }
 thead th, .board tr:first-child th { border-bottom: 1px solid #cbd2d9 } tbody tr:nth-child(even) { background: #f8fafc }
-td { overflow-wrap: anywhere } .base td { color: #9a3412 } .wide { overflow-x: auto }
+td { overflow-wrap: break-word } .base td { color: #9a3412 } .wide { overflow-x: auto }
 """
 
 
