@@ -19,7 +19,7 @@ def test_examples_run(tmp_path, monkeypatch):
     assert names["codes"].shape == (1797, 10)
     assert names["new_digits"].shape == (16, 64)
     assert names["items"].shape == (2, 1)
-    assert (tmp_path / "leaderboard.png").exists()
+    assert (tmp_path / "leaderboard.html").exists()
 
 
 def test_links_lead_somewhere():
