@@ -101,3 +101,12 @@ def test_a_bernoulli_likelihood_of_grey_values_is_not_called_a_density():
     vae = VAE(2, training=Training(epochs=1), random_state=0).fit(digits.X)
     with pytest.raises(ValueError, match="Bernoulli likelihood is a probability of zeros and ones"):
         TASKS["density"].numbers(vae, digits)
+
+
+def test_a_saved_density_says_the_same(tmp_path):
+    X = np.random.default_rng(0).gamma(2, 1, (200, 3))
+    board = compare(X, task="density", systems=["gaussian-mixture"], splits=1, rivals="none")
+    path = board.best.save(tmp_path) / "density.safetensors"
+    np.testing.assert_array_equal(
+        DensityOfData.load(path).score_samples(X), board.best.model.score_samples(X)
+    )

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corollary import __version__, data, errors
+from corollary import __version__, data
+from corollary.comparison.densities import DensityOfData
 from corollary.comparison.rivals import Reader
 from corollary.data.dataset import Dataset
 
@@ -60,21 +61,20 @@ class Chosen:
     def save(self, directory: str | Path) -> Path:
         """Write the model with its reading as a run directory, which ``corollary predict`` takes.
 
-        Models of scikit-learn are written by joblib, as scikit-learn advises; load such files only if you trust them.
+        A density of given data becomes ``density.safetensors``, which ``DensityOfData.load`` reads. Models of scikit-learn
+        are written by joblib, as scikit-learn advises; load such files only if you trust them.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        if self.reader.rival.group == "corollary" or hasattr(self.model, "save"):
-            if not hasattr(self.model, "save"):
-                must = "a density of given data must be saved with its noise and margins"
-                do = "Save board.best.model.model_, the density of the columns in normal shape."
-                raise errors.value("save", must, type(self.model).__name__, do)
+        if isinstance(self.model, DensityOfData) and self.reader.rival.group != "scikit-learn":
+            self.model.save(directory / "density.safetensors")
+        elif hasattr(self.model, "save"):
             self.model.save(directory / "model.safetensors")
         else:
             import joblib
 
             joblib.dump(self.model, directory / "model.joblib")
-        rows = [{"step": i} for i in range(0)] if not hasattr(self.model, "history_") else self.model.history_
+        rows = getattr(self.model, "history_", [])
         config = {"model": type(self.model).__name__, "version": __version__, "params": {}}
         config["data"] = {"name": self.name, "kind": self.kind, "given_kind": self.kind}
         (directory / "config.json").write_text(json.dumps(config, indent=1, default=str) + "\n")

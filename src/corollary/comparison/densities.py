@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,12 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import cauchy, norm
 from sklearn.base import BaseEstimator, clone
 
-from corollary import errors
+from corollary import errors, io
 
 __all__ = ["DensityOfData", "Gaussians", "Histograms", "bits_of_plain", "grid_steps"]
 
 MOST_LEVELS = 2**17  # a grid finer than this is taken as continuous
+KEPT = ("varies_", "first_row_", "step_", "offset_", "model_")  # fitted attributes that are written to files
 TOLERANCE = 2e-6  # of the range: what rounding to 32 bits may move a value by
 
 
@@ -174,6 +176,27 @@ class DensityOfData(BaseEstimator):
         X = np.tile(self.first_row_, (len(z), 1))
         X[:, self.varies_] = np.where(self.step_ > 0, on_grid, x)
         return X
+
+    # --- files -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write grids, margins and model as one safetensors file; :meth:`load` reads it."""
+        kept = {name: getattr(self, name) for name in KEPT}
+        return io.write(
+            path, {**self.get_params(deep=False), **kept, "margins_": vars(self.margins_)}, "density"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> DensityOfData:
+        """Read what :meth:`save` wrote; nothing in the file is executed."""
+        kept = io.read(path, "density")
+        found = cls(*(kept[name] for name in ("model", "margins", "pixels", "random_state")))
+        for name in KEPT:
+            setattr(found, name, kept[name])
+        kind = Histograms if found.margins == "histogram" else Gaussians
+        found.margins_ = kind.__new__(kind)
+        vars(found.margins_).update(kept["margins_"])
+        return found
 
 
 class Gaussians:
