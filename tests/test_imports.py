@@ -36,6 +36,7 @@ ORDER = [
     ["testing"],
     ["formulas"],
     ["plot"],
+    ["callbacks"],
     ["comparison", "reporting"],
     ["cli", "__main__"],
 ]

@@ -1,6 +1,7 @@
 # Written by `make docs` from the catalog.
 
 from corollary import base as base
+from corollary import callbacks as callbacks
 from corollary import catalog as catalog
 from corollary import completion as completion
 from corollary import connectionism as connectionism

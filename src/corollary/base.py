@@ -389,6 +389,14 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(self._seed())
 
+    def history_frame(self) -> Any:
+        """Return ``history_`` as a data frame: a row per step, a column per metric, ready for ``.plot()``."""
+        check_is_fitted(self)
+        import pandas as pd
+
+        columns = list(dict.fromkeys(name for row in self.history_ for name in row)) or ["step"]
+        return pd.DataFrame(self.history_, columns=columns).set_index("step")
+
     # --- files -------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:

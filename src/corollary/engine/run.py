@@ -26,6 +26,7 @@ from typing import Any
 from corollary import __version__, errors, io
 from corollary.engine.learner import State
 from corollary.engine.loop import EarlyStopping, Event
+from corollary.engine.notebook import display, in_notebook, text_bar
 
 __all__ = ["Checkpoints", "Run", "current"]
 
@@ -217,9 +218,12 @@ class Run:
     ) -> Iterator[Callable[[dict[str, float]], None]]:
         """Yield a function that shows one row of the history on a progress bar; the run's own wish comes first."""
         progress_wanted = wanted if self.progress is None else self.progress
-        show = sys.stderr.isatty() if progress_wanted is None else progress_wanted
+        show = (sys.stderr.isatty() or in_notebook()) if progress_wanted is None else progress_wanted
         if not show or self.rank > 0:
             yield lambda row: None
+            return
+        if in_notebook():
+            yield _notebook_bar(owner, total, 0.0 if progress_wanted else PROGRESS_DELAY)
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -230,9 +234,7 @@ class Run:
         begin = monotonic()
 
         def update(row: dict[str, float]) -> None:
-            shown = {k: v for k, v in row.items() if k not in ("step", "seconds")}
-            text = "  ".join(f"{key} {value:.4g}" for key, value in shown.items())
-            progress.update(task, completed=row["step"], metrics=text)
+            progress.update(task, completed=row["step"], metrics=_shown(row))
             if not progress.live.is_started and (progress_wanted or monotonic() - begin > PROGRESS_DELAY):
                 progress.start()
 
@@ -241,6 +243,22 @@ class Run:
         finally:
             if progress.live.is_started:
                 progress.stop()
+
+
+def _shown(row: dict[str, float]) -> str:
+    return "  ".join(f"{key} {value:.4g}" for key, value in row.items() if key not in ("step", "seconds"))
+
+
+def _notebook_bar(owner: str, total: int | None, delay: float) -> Callable[[dict[str, float]], None]:
+    """Return a function that shows a row as one line of a notebook, which changes in place."""
+    begin, place = monotonic(), None
+
+    def update(row: dict[str, float]) -> None:
+        nonlocal place
+        if place is not None or monotonic() - begin >= delay:
+            place = display({"text/plain": text_bar(owner, int(row["step"]), total, _shown(row))}, place)
+
+    return update
 
 
 class Checkpoints:
