@@ -295,7 +295,7 @@ def test_forecasts_from_the_state_are_those_of_reading_again(cell):
         cell, horizon=6, hidden_size=5, n_layers=2, training=Training(2), random_state=0
     )
     model.fit(X)
-    again = np.stack(model._evaluate(X, model._read_again))
+    again = np.stack(model._evaluate(X, model._reread))
     np.testing.assert_allclose(model.predict(X), again, rtol=1e-9, atol=1e-12)  # float64, other batches
 
 

@@ -47,7 +47,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
     _soft_targets: ClassVar[bool] = False  # whether y may be probabilities (n, n_classes)
 
     def _check_y(self, X: Any, y: Any) -> Any:
-        soft = self._soft_targets and np.ndim(y) == 2 and np.shape(y)[1] > 1
+        soft = self._soft_targets and _columns(y) > 1
         y = check_target(self, X, y, multi_output=soft)
         if soft:
             return self._check_probabilities(y)
@@ -85,6 +85,15 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         """Return the most probable class."""
         winners = np.asarray(finite(self, self._predict_proba(self._query(X)))).argmax(axis=-1)  # type: ignore[attr-defined]
         return as_given(X, self.classes_[winners])
+
+
+def _columns(y: Any) -> int:
+    """Return the number of columns of a target of two axes; 1 for any other, rows of different lengths included."""
+    try:
+        shape = np.shape(to_numpy(y))
+    except ValueError:
+        return 1
+    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def class_weights(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> np.ndarray:

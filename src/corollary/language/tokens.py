@@ -236,7 +236,13 @@ class KeepsTokenizer:
 
     _restore: Any = staticmethod(restore)
     _start = ("pretrained_", "tokenizer_", "n_tokens_", "options_", "dtype_")
-    _fitted = {"tokenizer_": Maybe(Text()), "n_tokens_": Count(1), "options_": Plain(), "dtype_": Dtype()}
+    _fitted = {
+        "tokenizer_": Maybe(Text()),
+        "n_tokens_": Count(1),
+        "options_": Plain(),
+        "dtype_": Dtype(),
+        "ends_": Maybe(Plain()),
+    }
 
     def _saved_attributes(self) -> dict[str, Any]:
         kept = super()._saved_attributes()  # type: ignore[misc]
