@@ -153,8 +153,8 @@ def _task(
 
     names = [name.strip() for name in others.split(",") if name]
     directions = {name.rstrip("↓"): not name.endswith("↓") for name in names}
-    functions = {key: function(path) for key, path in later.items()}
-    return Task(metric, function(measure), larger_is_better, directions, usual=usual, **functions)  # type: ignore[arg-type]
+    functions: dict[str, Any] = {key: function(path) for key, path in later.items()}
+    return Task(metric, function(measure), larger_is_better, directions, usual=usual, **functions)
 
 
 _CLASSES = "balanced accuracy, F1, ROC AUC, log-loss↓, calibration error↓"

@@ -97,13 +97,13 @@ def wasserstein(
     if order < 1:
         raise errors.value("wasserstein", "order must be at least 1", order)
     if a.shape[1] == 1:
-        return _along(a[:, 0], b[:, 0], order) ** (1 / order)
+        return float(_along(a[:, 0], b[:, 0], order) ** (1 / order))
     if method == "sliced" or (method == "auto" and len(a) * len(b) > 1_000_000):
         directions = np.random.default_rng(random_state).standard_normal((a.shape[1], n_projections))
         directions /= np.linalg.norm(directions, axis=0)
         costs = [_along(x, y, order) for x, y in zip((a @ directions).T, (b @ directions).T)]
         return float(np.mean(costs) ** (1 / order))
-    return _plan_cost(cdist(a, b) ** order) ** (1 / order)
+    return float(_plan_cost(cdist(a, b) ** order) ** (1 / order))
 
 
 def _along(a: np.ndarray, b: np.ndarray, order: float) -> float:

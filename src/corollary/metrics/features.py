@@ -39,7 +39,8 @@ class RandomFeatures(nn.Module):
         sizes, generator = (channels, width, 2 * width, 4 * width), torch.Generator().manual_seed(seed)
         self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, 2, 1, bias=False) for a, b in zip(sizes, sizes[1:]))
         for layer in self.layers:
-            nn.init.orthogonal_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)  # type: ignore[arg-type]
+            (weight,) = layer.parameters()
+            nn.init.orthogonal_(weight, nn.init.calculate_gain("relu"), generator=generator)
         self.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -133,6 +134,7 @@ def _through(module: nn.Module) -> Callable[[np.ndarray], np.ndarray]:
                 out = module(x)
         finally:
             module.train(training)
-        return out.flatten(1).double().cpu().numpy()
+        found: np.ndarray = out.flatten(1).double().cpu().numpy()
+        return found
 
     return call

@@ -85,11 +85,12 @@ def gaussian_distance(mean_a: Any, cov_a: Any, mean_b: Any, cov_b: Any) -> float
 
 def _factor(A: Tensor) -> Tensor:
     """Return L with A = L Lᵀ, also where A is only semi-definite."""
+    L: Tensor
     L, failed = torch.linalg.cholesky_ex(A)
-    if not int(failed):
-        return L
-    values, vectors = torch.linalg.eigh(A)
-    return vectors * values.clamp_min(0).sqrt()
+    if int(failed):
+        values, vectors = torch.linalg.eigh(A)
+        L = vectors * values.clamp_min(0).sqrt()
+    return L
 
 
 def fid(real: Any, fake: Any, features: Any = None) -> float:
@@ -136,7 +137,7 @@ def fid(real: Any, fake: Any, features: Any = None) -> float:
 
 
 def frechet_distance(real: Any, drawn: Any) -> float:
-    """Return the Fréchet distance between the numbers of two samples themselves, all axes but the first flattened.
+    """Return the Fréchet distance between the numbers of two samples, all axes but the first flattened.
 
     Examples
     --------
@@ -145,4 +146,6 @@ def frechet_distance(real: Any, drawn: Any) -> float:
     >>> round(frechet_distance(images, images), 6)
     0.0
     """
+    rows = (np.asarray(sample) for sample in (real, drawn))
+    real, drawn = (x[:, None] if x.ndim == 1 else x for x in rows)
     return fid(real, drawn, features=lambda block: block.reshape(len(block), -1))

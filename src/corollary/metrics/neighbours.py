@@ -94,11 +94,14 @@ def _both(real: Any, fake: Any, k: int, features: Any, owner: str) -> tuple[Tens
 
 def _radii(x: Tensor, k: int) -> Tensor:
     """Return each row's distance to its k-th nearest other row."""
-    parts = [torch.cdist(rows, x).kthvalue(k + 1, dim=1).values for rows in x.split(BLOCK)]
+    parts = [torch.cdist(rows, x).kthvalue(k + 1, dim=1).values for rows in torch.split(x, BLOCK)]
     return torch.cat(parts)
 
 
 def _inside(centres: Tensor, radii: Tensor, points: Tensor) -> Tensor:
     """Return whether each point lies in each ball, (centres, points)."""
-    parts = [torch.cdist(c, points) <= r[:, None] for c, r in zip(centres.split(BLOCK), radii.split(BLOCK))]
+    parts = [
+        torch.cdist(c, points) <= r[:, None]
+        for c, r in zip(torch.split(centres, BLOCK), torch.split(radii, BLOCK))
+    ]
     return torch.cat(parts)

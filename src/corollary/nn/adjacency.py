@@ -63,7 +63,8 @@ def as_edges(owner: str, graph: Any, weight: Tensor | None = None, flow: str = "
     if graph.requires_grad:
         return Edges(*_of_torch(graph), size)
     entries = graph.values() if graph.layout != torch.sparse_coo else graph._values()
-    return Edges(*remember(graph, None, ("edges", entries._version), lambda: _of_torch(graph)), size)  # type: ignore[call-arg]
+    index, values = remember(graph, None, ("edges", entries._version), lambda: _of_torch(graph))
+    return Edges(index, values, size)
 
 
 def _of_scipy(matrix: Any) -> tuple[Tensor, Tensor]:

@@ -209,8 +209,8 @@ class MADE(nn.Module):
         for i, mask in enumerate(masks):
             self.register_buffer(f"mask{i}", mask.to(torch.get_default_dtype()))
         self.context = nn.Linear(context, masks[0].shape[0], bias=False) if context else None
-        nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]  # begins as the identity
-        nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]
+        for start in self.layers[-1].parameters():  # begins as the identity
+            nn.init.zeros_(start)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return shifts and raw log-scales side by side, (n, 2 d)."""
