@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
+import corollary
+from corollary import ImageClassifier, Training
 from corollary.vision import ResNet, ViT, resnet, vit
 from corollary.vision.checkpoints import renamed
 
@@ -287,3 +292,94 @@ def test_common_divisors_are_still_taken():
     for size, patch in [(224, 16), (28, 4), (32, 4), (8, 2), (64, 8)]:
         net = ViT(channels=1, n_classes=2, size=size, width=4, depth=1, heads=1)
         assert net.patch_size == (patch, patch) and net.margin == (0, 0)
+
+
+# --- as estimators ------------------------------------------------------------------------------------------
+
+
+def directory(kind, settings, path, bare=False):
+    """Write a model with its preprocessing, as people have it on disk."""
+    peer = theirs(kind, settings)
+    peer.config.id2label = {i: f"kind {i}" for i in range(5)}
+    (getattr(peer, kind) if bare else peer).save_pretrained(path)
+    h, w = images(kind, settings).shape[2:]
+    channels = settings.get("num_channels", 3)
+    said = {
+        "image_mean": [0.4, 0.5, 0.6][:channels],
+        "image_std": [0.2, 0.3, 0.25][:channels],
+        "do_normalize": True,
+    }
+    (path / "preprocessor_config.json").write_text(json.dumps({**said, "size": {"height": h, "width": w}}))
+    return peer, said
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES)
+def test_a_checkpoint_is_a_classifier(kind, settings, tmp_path):
+    peer, said = directory(kind, settings, tmp_path)
+    model, x = ImageClassifier.from_transformers(tmp_path), images(kind, settings)
+    mean, scale = (torch.tensor(said[key])[:, None, None] for key in ("image_mean", "image_std"))
+    with torch.no_grad():
+        expected = peer((x - mean) / scale).logits.softmax(1).numpy()
+    np.testing.assert_allclose(model.predict_proba(x.numpy()), expected, rtol=1e-4, atol=1e-5)  # float32
+    assert model.predict(x.numpy()).tolist() == [f"kind {i}" for i in expected.argmax(1)]
+    again = corollary.load(model.save(tmp_path / "model.safetensors"))
+    assert np.array_equal(again.predict_proba(x.numpy()), model.predict_proba(x.numpy()))
+    plain = ImageClassifier.from_transformers(
+        peer, image_size=x.shape[2:]
+    )  # of preprocessing it says nothing
+    with torch.no_grad():
+        np.testing.assert_allclose(
+            plain.predict_proba(x.numpy()), peer(x).logits.softmax(1), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(("kind", "settings"), [CASES[0], CASES[-1]])
+@pytest.mark.parametrize("bare", [False, True])
+def test_fine_tuning_starts_from_the_weights(kind, settings, bare, tmp_path):
+    peer, said = directory(kind, settings, tmp_path, bare)
+    rng, shape = np.random.default_rng(0), images(kind, settings).shape[1:]
+    y = np.arange(16) % 2
+    X = (rng.uniform(0, 0.5, size=(16, *shape)) + 0.5 * y[:, None, None, None]).astype(np.float32)
+    source = ImageClassifier.from_transformers(tmp_path)
+    if bare:
+        with pytest.raises(NotFittedError):
+            source.predict(X)
+    still = source.fine_tune(X, y, training=Training(epochs=1, learning_rate=1e-12), random_state=0)
+    assert still.classes_.tolist() == [0, 1] and still.channel_mean_.tolist() == said["image_mean"]
+    before = ImageClassifier.from_transformers(peer).module_[1].state_dict()
+    after = still.module_[1].state_dict()
+    for name in before:
+        if not name.startswith("head.") and "running" not in name and "num_batches" not in name:
+            torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9)
+    tuned = source.fine_tune(X, y, training=Training(epochs=30, learning_rate=3e-3), random_state=0)
+    assert tuned.score(X, y) > still.score(X, y) or still.score(X, y) == 1.0
+    assert tuned.score(X, y) > 0.9
+    copied = clone(tuned).set_params(training=Training(epochs=1, learning_rate=1e-12))
+    weights = copied.fit(X, y).module_[1].state_dict()  # a clone starts from the same weights
+    name = next(n for n in before if n.endswith("weight") and not n.startswith("head."))
+    torch.testing.assert_close(weights[name], before[name], rtol=0, atol=1e-9)
+    again = corollary.load(tuned.save(tmp_path / "tuned.safetensors"))
+    assert np.array_equal(again.predict_proba(X), tuned.predict_proba(X))
+    again.fit(X, y)
+
+
+def test_positions_for_other_sides_are_interpolated_as_by_transformers():
+    peer = theirs(*CASES[-1])
+    model = ImageClassifier.from_transformers(peer)
+    X = np.random.default_rng(0).uniform(size=(4, 3, 16, 12)).astype(np.float32)
+    tuned = model.fine_tune(X, [0, 1, 0, 1], training=Training(epochs=1, learning_rate=1e-12))
+    with torch.no_grad():
+        expected = peer.vit(torch.from_numpy(X), interpolate_pos_encoding=True).last_hidden_state
+        found = tuned.module_[1].features(torch.from_numpy(X))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_cannot_be_tuned_is_named(tmp_path):
+    model = ImageClassifier.from_transformers(theirs(*CASES[-1]))
+    with pytest.raises(
+        ValueError, match="images must have 3 channels, as those that the weights know; got 1"
+    ):
+        model.fine_tune(np.zeros((4, 8, 8), np.float32), [0, 1, 0, 1])
+    (tmp_path / "config.json").write_text('{"model_type": "convnext"}')
+    with pytest.raises(ValueError, match="no pre-trained net named 'convnext'. Closest: 'resnet'."):
+        ImageClassifier.from_transformers(tmp_path)

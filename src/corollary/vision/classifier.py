@@ -15,20 +15,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
 from corollary.data.kinds import check_images
 from corollary.data.sources import Source
 from corollary.engine.objective import with_accuracy
+from corollary.engine.random import seeded
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
+from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy
+from corollary.nn.pretrained import fill_pretrained
 from corollary.shapes import Array, Count, Dtype, List
-from corollary.vision.net import Standardise
+from corollary.vision.net import Standardise, pair
 from corollary.vision.nets import CLASSIFIERS, build, named
+from corollary.vision.pretrained import place_weights, read_classifier, width_of
 
 __all__ = ["ImageClassifier"]
 
@@ -57,13 +63,22 @@ class BaseImageEstimator(GradientTrained):
 
     input = "image"
     _nets: ClassVar[set[str]]
-    _training_defaults = {"epochs": 15, "learning_rate": 2e-3, "batch_size": 64, "schedule": "cosine"}
+    _start = ("pretrained_", "channel_mean_", "channel_scale_")
     _fitted = {
         "image_shape_": List([Count(1), Count(1), Count(1)]),
         "dtype_": Dtype(),
         "channel_mean_": Array("image_shape_.0"),
         "channel_scale_": Array("image_shape_.0"),
     }
+
+    @property
+    def _training_defaults(self) -> dict[str, Any]:
+        rate = 2e-3
+        if hasattr(
+            self, "pretrained_"
+        ):  # slowly, so that what was learned is kept; narrow nets take larger steps
+            rate = min(rate, 5e-5 * 768 / width_of(self.pretrained_))
+        return {"epochs": 15, "learning_rate": rate, "batch_size": 64, "schedule": "cosine"}
 
     def _check(self, X: Any, reset: bool) -> np.ndarray:
         shape = getattr(self, "image_shape_", None)
@@ -77,6 +92,11 @@ class BaseImageEstimator(GradientTrained):
         named(self.net, self._nets, type(self).__name__)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
+        if hasattr(self, "pretrained_"):  # the weights know pixels as they were standardised then
+            if len(self.channel_mean_) != self.image_shape_[0]:
+                must = f"images must have {len(self.channel_mean_)} channels, as those that the weights know"
+                raise value(type(self).__name__, must, self.image_shape_[0], "Repeat or drop channels.")
+            return
         self.channel_mean_, spread = _channels(data.X)
         self.channel_scale_ = np.where(spread > 0, spread, 1.0)
 
@@ -88,6 +108,9 @@ class BaseImageEstimator(GradientTrained):
         first = Standardise(self.image_shape_[0])
         first.mean.copy_(as_tensor(self.channel_mean_).reshape(1, -1, 1, 1))
         first.scale.copy_(as_tensor(self.channel_scale_).reshape(1, -1, 1, 1))
+        if hasattr(self, "pretrained_"):
+            inside = {name[2:]: weight for name, weight in self.pretrained_.items() if name.startswith("1.")}
+            place_weights(net, inside, type(self).__name__)
         module = nn.Sequential(first, net)
         return module.to(getattr(torch, self.dtype_)).to(memory_format=torch.channels_last)
 
@@ -200,6 +223,75 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self._logits(X, lambda x: self.module_(x).softmax(1))
+
+    # --- from weights that are there already -------------------------------------------------------------
+
+    @classmethod
+    def from_transformers(
+        cls, source: Any, *, image_size: int | tuple[int, int] | None = None, **params: Any
+    ) -> ImageClassifier:
+        """Return a classifier with the weights of a ViT or a ResNet of the package transformers.
+
+        Parameters
+        ----------
+        source : model, or path
+            A ``ViTForImageClassification`` or ``ResNetForImageClassification``, or a directory as ``save_pretrained``
+            writes it; nothing is downloaded. Its ``preprocessor_config.json``, if there is one, says how pixels are
+            standardised.
+        image_size : int or (int, int), optional
+            The sides of the images to classify; by default those that the net was trained on, or 224 where neither its
+            configuration nor its preprocessing says.
+        **params
+            ``training``, ``random_state`` and ``class_weight`` of the classifier.
+
+        Returns
+        -------
+        ImageClassifier
+            Its classes are the checkpoint's labels. A bare model has none: it is to be fitted first, which starts from
+            its weights, as :meth:`fine_tune` does.
+        """
+        read = read_classifier(source, cls.__name__)
+        model = cls(read["net"], options=read["options"], **params)
+        sides = read["shape"][1:] if image_size is None else pair(image_size)
+        model.image_shape_, model.dtype_ = (read["shape"][0], *sides), "float32"
+        model.channel_mean_, model.channel_scale_ = read["mean"], read["scale"]
+        model.history_, model.n_iter_ = [], 0
+        if any(name.startswith("head.") for name in read["weights"]):
+            model.classes_ = np.array(read["classes"])
+            with seeded(0):
+                module = model._module()
+            fill_pretrained(module[1], read["weights"], cls.__name__)
+            model.module_ = module.eval()
+        else:
+            model.pretrained_ = {f"1.{name}": weight for name, weight in read["weights"].items()}
+        return model
+
+    def fine_tune(self, X, y, *, training=None, random_state=None):
+        """Return a classifier for images X with labels y that starts from these weights, with a new head.
+
+        Parameters
+        ----------
+        X, y : images, labels
+            As in ``fit``. The images have as many channels as those that the weights know; a ViT's positions are
+            interpolated to images of other sides.
+        training : Training, optional
+            How to descend; by default slowly, so that what was learned is kept.
+        random_state : int or RandomState, optional
+            Seed; by default this model's.
+
+        Notes
+        -----
+        ``fit`` of what is returned, and of its clones, starts from these weights again. Its file holds the tuned ones
+        only: ``fit`` of a model that was loaded goes on from those.
+        """
+        if not hasattr(self, "pretrained_"):
+            check_is_fitted(self)
+        seed = self.random_state if random_state is None else random_state
+        model = clone(self).set_params(training=training, random_state=seed)
+        for name in ("channel_mean_", "channel_scale_"):
+            setattr(model, name, getattr(self, name))
+        model.pretrained_ = dict(self.module_.state_dict()) if hasattr(self, "module_") else self.pretrained_
+        return model.fit(X, y)
 
 
 def _channels(X: Any) -> tuple[np.ndarray, np.ndarray]:

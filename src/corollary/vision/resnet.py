@@ -18,7 +18,7 @@ depth block             blocks        parameters
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -114,7 +114,7 @@ class ResNet(ImageNet):
         early_stride: bool = False,
         first_stride: int = 1,
         stem: str | None = None,
-        activation: nn.Module | None = None,
+        activation: nn.Module | str | None = None,
     ) -> None:
         super().__init__()
         blocks = _blocks(depth)
@@ -128,7 +128,8 @@ class ResNet(ImageNet):
             widths = [width * 2**i * (EXPANSION if bottleneck else 1) for i in range(len(blocks))]
         if len(widths) != len(blocks):
             raise value("ResNet", f"widths must have one entry per stage ({len(blocks)})", len(widths))
-        phi = activation or nn.ReLU(inplace=True)
+        phi = checkpoints.activation(activation) if isinstance(activation, str) else activation
+        phi = phi or nn.ReLU(inplace=True)
         first = (
             [Conv(channels, width, 7, 2, activation=phi), nn.MaxPool2d(3, 2, 1)]
             if stem == "large"
@@ -168,21 +169,29 @@ class ResNet(ImageNet):
             ``net.features(x)`` the last hidden state.
         """
         config, weights = read_pretrained(source, "resnet", "ResNet.from_transformers", DEFAULTS)
-        weights = checkpoints.renamed(weights, RULES)
+        weights = own_names(weights)
         n_classes = len(weights["head.2.bias"]) if "head.2.bias" in weights else 0
-        net = cls(
-            config["depths"],
-            channels=config["num_channels"],
-            n_classes=n_classes,
-            width=config["embedding_size"],
-            widths=config["hidden_sizes"],
-            bottleneck=config["layer_type"] == "bottleneck",
-            early_stride=config["downsample_in_bottleneck"],
-            first_stride=2 if config["downsample_in_first_stage"] else 1,
-            stem="large",
-            activation=checkpoints.activation(config["hidden_act"]),
-        )
+        net = cls(channels=config["num_channels"], n_classes=n_classes, **arguments(config))
         return fill_pretrained(net, weights, "ResNet.from_transformers")
+
+
+def arguments(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the net that a configuration of transformers describes, but for images and classes."""
+    return {
+        "depth": list(config["depths"]),
+        "width": config["embedding_size"],
+        "widths": list(config["hidden_sizes"]),
+        "bottleneck": config["layer_type"] == "bottleneck",
+        "early_stride": config["downsample_in_bottleneck"],
+        "first_stride": 2 if config["downsample_in_first_stage"] else 1,
+        "stem": "large",
+        "activation": config["hidden_act"],
+    }
+
+
+def own_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return transformers' weights by the names here."""
+    return checkpoints.renamed(weights, RULES)
 
 
 def _blocks(depth: int | Sequence[int]) -> tuple[int, ...]:

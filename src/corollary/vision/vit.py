@@ -23,6 +23,7 @@ large   1024  24     16    4096              304,326,632
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import gcd, prod
 from typing import Any
 
@@ -133,7 +134,7 @@ class ViT(ImageNet):
         dropout: float = 0.0,
         eps: float = 1e-6,
         qkv_bias: bool = True,
-        activation: nn.Module | None = None,
+        activation: nn.Module | str | None = None,
     ) -> None:
         super().__init__()
         preset = preset or ("nano" if is_small(size) else "base")
@@ -150,7 +151,7 @@ class ViT(ImageNet):
         self.class_token = nn.Parameter(torch.empty(1, 1, d))
         self.positions = nn.Parameter(torch.empty(1, n_patches + 1, d))
         self.dropout = nn.Dropout(dropout)
-        phi = activation or nn.GELU()
+        phi = checkpoints.activation(activation) if isinstance(activation, str) else activation or nn.GELU()
         blocks = [Block(d, h, hidden or 4 * d, dropout, eps, qkv_bias, phi) for _ in range(layers)]
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(d, eps=eps)
@@ -201,22 +202,30 @@ class ViT(ImageNet):
             ``net.features(x)`` the last hidden state. A pooler is left out.
         """
         config, weights = read_pretrained(source, "vit", "ViT.from_transformers", DEFAULTS)
-        weights = _fused(checkpoints.renamed(weights, RULES))
-        net = cls(
-            channels=config["num_channels"],
-            n_classes=len(weights["head.bias"]) if "head.bias" in weights else 0,
-            size=config["image_size"],
-            patch_size=config["patch_size"],
-            width=config["hidden_size"],
-            depth=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            hidden=config["intermediate_size"],
-            dropout=config["hidden_dropout_prob"],
-            eps=config["layer_norm_eps"],
-            qkv_bias=config["qkv_bias"],
-            activation=checkpoints.activation(config["hidden_act"]),
-        )
-        return fill_pretrained(net, weights, "ViT.from_transformers")
+        weights = own_names(weights)
+        n_classes = len(weights["head.bias"]) if "head.bias" in weights else 0
+        sizes = {"channels": config["num_channels"], "n_classes": n_classes, "size": config["image_size"]}
+        return fill_pretrained(cls(**sizes, **arguments(config)), weights, "ViT.from_transformers")
+
+
+def arguments(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the net that a configuration of transformers describes, but for images and classes."""
+    return {
+        "patch_size": config["patch_size"],
+        "width": config["hidden_size"],
+        "depth": config["num_hidden_layers"],
+        "heads": config["num_attention_heads"],
+        "hidden": config["intermediate_size"],
+        "dropout": config["hidden_dropout_prob"],
+        "eps": config["layer_norm_eps"],
+        "qkv_bias": config["qkv_bias"],
+        "activation": config["hidden_act"],
+    }
+
+
+def own_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return transformers' weights by the names here."""
+    return _fused(checkpoints.renamed(weights, RULES))
 
 
 def _patches(size: tuple[int, int], patch_size: Any) -> tuple[int, int]:
