@@ -100,8 +100,8 @@ def test_parquet_errors(parquet, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pytest.raises(ValueError, match="no column named 'lable'. Closest: 'label'"):
-        ParquetTable(parquet, target="lable")
+    with pytest.raises(ValueError, match="no column named 'labek'. Closest: 'label'"):
+        ParquetTable(parquet, target="labek")
     with pytest.raises(ValueError, match="column 'label' must hold numbers; got string"):
         ParquetTable(parquet)
     pq.write_table(pa.table({"f0": [1.0], "other": [2.0]}), parquet / "part2.parquet")
