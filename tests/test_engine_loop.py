@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path):
 
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     drive(Walk(), Run(tmp_path), owner="Walk", fingerprint={"rank": "3"})
-    with pytest.raises(ValueError, match=r"rank='3'.*got rank='4'.*resume=False"):
+    with pytest.raises(ValueError, match=r"rank='3'.*got rank='4'.*another directory"):
         drive(Walk(), Run(tmp_path, resume=True), owner="Walk", fingerprint={"rank": "4"})
 
 

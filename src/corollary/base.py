@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -180,15 +181,17 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None, validation: Any = None
     ) -> Self:
-        with self._unharmed():
+        begin, run = monotonic(), current()
+        with self._unharmed(), run.hold():
             self._validate_params()
             data = self._data(X, y, sample_weight, extra)
             if validation is not None:
                 data = data._replace(validation=self._validation(validation))
-            run = current()
+            number = run.next_fit(type(self).__name__)
+            run.announce(self)
             learner = self._learner(data)
             try:
-                journal = self._drive(learner, data, run)
+                journal = self._drive(learner, data, run, number, begin)
             except errors.Diverged:
                 self._adopt(learner)
                 raise
@@ -198,15 +201,14 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 raise errors.value(
                     type(self).__name__, f"{broken} must be finite after the fit", "NaN or infinity", SCALE
                 )
-            self.history_ = journal.rows
+            self.history_ = journal.history()
+            self.stopped_ = journal.stopped
             run.record(self)
         return self
 
-    def _drive(self, learner: Learner, data: Data, run: Run) -> Journal:
+    def _drive(self, learner: Learner, data: Data, run: Run, number: int, begin: float) -> Journal:
         if run.launches:
-            result = run.launch(partial(_fit_share, self, data, run.settings()))
-            learner.restore(result["learner"])
-            return Journal(**result["journal"])
+            return self._launch(learner, data, run, number, begin)
         total = self._total(learner)
         return drive(
             learner,
@@ -217,7 +219,24 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             total=total,
             notify=self._notifier(data, total) if hasattr(self, "_skl_callbacks") else None,
             progress=True if getattr(self, "verbose", False) else None,
+            fit=number,
+            since=begin,
         )
+
+    def _launch(self, learner: Learner, data: Data, run: Run, number: int, begin: float) -> Journal:
+        """Let new processes do the work, and take over what the first of them has learned."""
+        from corollary.engine.processes import launch
+
+        if not getattr(learner, "shares", True):
+            raise errors.undivided(type(self).__name__, run.processes)
+        notify = self._notifier(data, self._total(learner)) if hasattr(self, "_skl_callbacks") else None
+        told = (*run.callbacks, *((notify,) if notify else ()))
+        work = partial(_fit_share, _bare_copy(self), data, number, begin)
+        result = launch(work, run, learner, type(self).__name__, told)
+        learner.restore(result["learner"])
+        if result["diverged"]:
+            raise errors.Diverged(result["diverged"])
+        return Journal(**result["journal"])
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -446,12 +465,15 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _fit_share(estimator: Estimator, data: Data, settings: dict[str, Any]) -> State:
+def _fit_share(estimator: Estimator, data: Data, number: int, begin: float, run: Run) -> State:
     """Fit in one of several processes; what the first returns is the result."""
-    with Run(**settings) as run:
-        learner = estimator._learner(data)
-        journal = estimator._drive(learner, data, run)
-        return {"learner": learner.state(), "journal": vars(journal)}
+    learner = estimator._learner(data)
+    journal, diverged = Journal(), ""
+    try:
+        journal = estimator._drive(learner, data, run, number, begin)
+    except errors.Diverged as error:  # the last finite state is the result all the same
+        diverged = str(error)
+    return {"learner": learner.state(), "journal": vars(journal), "diverged": diverged}
 
 
 def _bare_copy(estimator: Any) -> Any:

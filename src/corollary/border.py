@@ -114,7 +114,7 @@ def _feed_array(array: np.ndarray, total: Any) -> None:
 
     def part(begin: int) -> bytes:
         block = np.ascontiguousarray(array[begin : begin + rows])
-        return hashlib.blake2b(block.reshape(-1).view(np.uint8), digest_size=16).digest()
+        return hashlib.blake2b(block.reshape(-1).view(np.uint8).data, digest_size=16).digest()
 
     begins = range(0, len(array), rows) if array.size else range(0)
     if array.nbytes < HASH_THREADED:

@@ -14,12 +14,16 @@ from difflib import get_close_matches
 __all__ = [
     "CorollaryWarning",
     "Diverged",
+    "FitStopped",
     "NoSuchKey",
+    "OtherFit",
     "Refused",
+    "RunError",
     "closest",
     "kind",
     "missing",
     "no_key",
+    "undivided",
     "unknown",
     "value",
     "wording",
@@ -32,6 +36,18 @@ class CorollaryWarning(UserWarning):
 
 class Refused(ValueError):
     """A file asks for more than its reader's bounds allow."""
+
+
+class FitStopped(CorollaryWarning):
+    """A fit that was stopped before its end: Ctrl-C, SIGTERM, the time limit."""
+
+
+class RunError(RuntimeError):
+    """A fit that cannot begin or go on because of where it runs: a directory in use, a lost process."""
+
+
+class OtherFit(ValueError):
+    """Work of another model, of other data or of other settings, where only this fit's own may stand."""
 
 
 class Diverged(FloatingPointError):
@@ -79,6 +95,12 @@ def unknown(owner: str, what: str, name: str, choices: Iterable[str], do: str = 
 def no_key(owner: str, what: str, name: str, choices: Iterable[str], do: str = "") -> NoSuchKey:
     """Return the same for what is looked up in square brackets, as a KeyError."""
     return NoSuchKey(str(unknown(owner, what, name, choices, do)))
+
+
+def undivided(owner: str, processes: int) -> ValueError:
+    """Return the error for work that several processes would only repeat."""
+    do = "Leave processes at 1; threads are used all the same."
+    return value(owner, "its work cannot be divided among processes", f"{processes} of them", do)
 
 
 def missing(owner: str, package: str, extra: str) -> ImportError:

@@ -13,20 +13,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from corollary import __version__, catalog, errors
 from corollary.shapes import Mismatch
 
-__all__ = ["SCHEMA", "decode", "encode", "load", "read", "save", "write"]
+__all__ = ["SCHEMA", "decode", "encode", "load", "read", "save", "write", "write_text"]
 
 SCHEMA = 1  # raised when an older version could no longer read the file
 KEY = "corollary"
+TEMPORARY = ".tmp"  # how the name of a file ends that is not whole yet
 # Public classes outside the catalog that may stand in a file.
 HELPERS = {
     **dict.fromkeys(("Net", "NetClassifier", "NetRegressor"), "corollary.networks.net"),
@@ -39,6 +42,10 @@ _given: ContextVar[tuple[dict[str, type], dict[str, Any]]] = ContextVar("corolla
 
 class FileError(ValueError):
     """A file that cannot be read as what it should be."""
+
+
+class NewerFile(FileError):
+    """A whole file that a newer version of the library wrote."""
 
 
 # --- documents -------------------------------------------------------------------------------------------
@@ -287,17 +294,32 @@ def write(path: str | os.PathLike[str], document: Any, kind: str) -> Path:
         {"schema": SCHEMA, "version": __version__, "kind": kind, "document": body}, allow_nan=False
     )
     content = to_bytes(arrays, metadata={KEY: header, "sha256": _digest(header, arrays)})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _replacing(path) as file:
+        file.write(content)
+    return path
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file atomically: a reader finds the old one or the new one, whole."""
+    path = Path(path)
+    with _replacing(path) as file:
+        file.write(text.encode())
+    return path
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of ``path`` once it is whole and on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}")
     try:
         with open(temporary, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     _sync_directory(path.parent)
-    return path
 
 
 def _sync_directory(directory: Path) -> None:
@@ -319,7 +341,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Any:
     try:
         schema, found = header["schema"], header["kind"]
         if schema > SCHEMA:
-            raise FileError(
+            raise NewerFile(
                 f"load: {path.name} was written by schema {schema}; this version reads up to {SCHEMA}. "
                 f"Install corollary>={header['version']}."
             )

@@ -251,6 +251,7 @@ def _percentile_ranks(indptr, indices, U, V, ranks):  # pragma: no cover - compi
 class _Alternation(Iteration):
     """One sweep: all users, then all items."""
 
+    shares = True
     saved = ("U", "V", "loss")
 
     def __init__(self, R: Any, model: ALS, U: np.ndarray, V: np.ndarray) -> None:

@@ -73,6 +73,7 @@ class _View:
 class _Factorisation(Iteration):
     """Sweeps over W and, unless it is held, H; several processes share the rows of each."""
 
+    shares = True
     saved = ("W", "Ht", "rng", "loss", "first")
 
     def __init__(self, model: NMF, X: Any, W: np.ndarray, H: np.ndarray, masked: bool, hold_H: bool) -> None:

@@ -320,7 +320,7 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
             W = RULES[self.rule](Xi)
             return {"W": W, "margin": float((Xi * (Xi @ W)).min())}
 
-        return Once(solve)
+        return Once(solve, shares=self.rule == "hebb")
 
     def _adopt(self, learner: Any) -> None:
         if isinstance(learner, Once):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from corollary import shapes
+from corollary.engine.draws import Draws
 
 __all__ = ["Iteration", "Learner", "Metrics", "Once", "State"]
 
@@ -42,18 +43,26 @@ class Learner(Protocol):
     def done(self) -> bool:
         """Whether it has converged or its own budget is spent."""
 
+    # A learner may also have
+    #   shares: bool            whether several processes can divide its work
+    #   can_diverge: bool       whether a step may end in NaN or infinity
+    #   unfinished() -> Metrics what the part of a step says that was left half-way
+
 
 class Iteration(ABC):
     """A learner whose state is a few of its attributes.
 
     A subclass names them in ``saved`` and writes :meth:`sweep`, which sets ``converged``
     when it is. Arrays, tensors, numbers, random generators, and lists and dicts of those
-    can be named. A snapshot must hold what the attributes hold at the start, in type and shape;
-    what is not so then, or has a range, is declared in ``varying`` (:mod:`corollary.shapes`).
+    can be named; so can :class:`~corollary.engine.draws.Draws`, which only grow and are never copied. A snapshot
+    must hold what the attributes hold at the start, in type and shape; what is not so then, or has a range, is
+    declared in ``varying`` (:mod:`corollary.shapes`).
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
     varying: ClassVar[Mapping[str, Any]] = {}
+    # Whether several processes can divide the work, by `run.sum` and `run.shard`; if not, they are refused.
+    shares: ClassVar[bool] = False
     # Whether a step may end in NaN or infinity; if not, the engine keeps no copy of a large state before it.
     can_diverge: ClassVar[bool] = True
 
@@ -79,7 +88,7 @@ class Iteration(ABC):
     def restore(self, state: State) -> None:
         """Set the saved attributes to copies of what the snapshot holds, once all of it is what it should be."""
         varying = shapes.declared(type(self), "varying")
-        table = {name: varying.get(name) or shapes.Like(freeze(getattr(self, name))) for name in self.saved}
+        table = {name: varying.get(name) or _like(getattr(self, name)) for name in self.saved}
         table |= {"n_iter": shapes.Count(), "converged": shapes.Flag()}
         shapes.check(table, state, type(self).__name__, self)
         for name, kept in state.items():
@@ -91,6 +100,11 @@ class Iteration(ABC):
         return self.converged or self.n_iter >= self.max_iter
 
 
+def _like(value: Any) -> Any:
+    """Return what a snapshot of an attribute must look like; draws check what they take over themselves."""
+    return shapes.Anything() if isinstance(value, Draws) else shapes.Like(freeze(value))
+
+
 class Once(Iteration):
     """A closed form: one step that computes everything.
 
@@ -100,9 +114,10 @@ class Once(Iteration):
     saved = ("results",)
     varying = {"results": shapes.Record(shapes.Anything())}
 
-    def __init__(self, solve: Callable[[], State]) -> None:
+    def __init__(self, solve: Callable[[], State], shares: bool = False) -> None:
         super().__init__(max_iter=1)
         self.solve = solve
+        self.shares = shares  # type: ignore[misc]
         self.results: State = {}
 
     def sweep(self) -> Metrics:
@@ -112,7 +127,9 @@ class Once(Iteration):
 
 
 def freeze(value: Any) -> Any:
-    """Return a copy that later work cannot change; a random generator becomes its state."""
+    """Return a copy that later work cannot change; a random generator becomes its state, draws a mark."""
+    if isinstance(value, Draws):
+        return value.mark()
     if isinstance(value, np.random.Generator):
         return freeze(value.bit_generator.state)
     if isinstance(value, np.random.RandomState):
@@ -130,7 +147,10 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(current: Any, kept: Any) -> Any:
-    """Return what ``freeze`` kept, as an own copy; a random generator is set in place."""
+    """Return what ``freeze`` kept, as an own copy; a random generator and draws are set in place."""
+    if isinstance(current, Draws):
+        current.restore(kept)
+        return current
     if isinstance(current, np.random.Generator | np.random.RandomState):
         _set_generator(current, kept)
         return current

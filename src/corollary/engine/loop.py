@@ -11,23 +11,34 @@ import math
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from corollary import errors, io
+from corollary.engine.checkpoints import Checkpoints
 from corollary.engine.learner import Learner, Metrics, State
-from corollary.errors import CorollaryWarning, Diverged
+from corollary.errors import CorollaryWarning, Diverged, FitStopped
 
 if TYPE_CHECKING:
     from corollary.engine.run import Run
 
-__all__ = ["EarlyStopping", "Event", "Journal", "drive", "pause_wanted"]
+__all__ = ["EarlyStopping", "Event", "Journal", "drive", "listening", "pause_wanted"]
+
+DONE = "done"  # the learner converged, or its own budget is spent
+FINAL = ("callback", "early stopping")  # verdicts: resuming does not go on
+STOPS = ("Ctrl-C", "SIGTERM", "time limit")  # the fit could have gone on
+REASONS = ("", *FINAL, *STOPS)
+SIGNALS: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+LARGE = 2**22  # bytes: a larger state is not copied before every step
+COPY_SHARE = 20  # copying a large state takes at most one part in so many of the time
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,22 @@ class Journal:
     rows: list[dict[str, float]] = field(default_factory=list)
     best: float = -math.inf
     best_step: int = 0
-    stopped: str = ""  # why the loop ended, once it has
+    stopped: str = ""  # why the loop ended, once it has: one of REASONS
+    unfinished: dict[str, float] = field(default_factory=dict)  # the row of a step that was left half-way
+
+    def saved(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: a step left half-way will be finished, and has no row yet."""
+        return {key: value for key, value in vars(self).items() if key != "unfinished"}
+
+    def history(self) -> list[dict[str, float]]:
+        """Return all rows, with that of a step left half-way."""
+        return [*self.rows, self.unfinished] if self.unfinished else self.rows
+
+    def leave_half_way(self, learner: Learner) -> None:
+        """Write down what the learner can say of a step that it has not finished."""
+        metrics = learner.unfinished() if hasattr(learner, "unfinished") else {}
+        numbers = {key: float(value) for key, value in metrics.items()}
+        self.unfinished = {"step": self.step + 1, **numbers, "seconds": self.seconds}
 
     def record(self, metrics: Metrics, seconds: float) -> dict[str, float]:
         """Add a row to the history."""
@@ -103,50 +129,69 @@ class Journal:
         return row
 
 
-class _Signals:
+class Signals:
     """Whether the loop should stop or pause, as the learner may ask in the middle of a step."""
 
-    def __init__(self) -> None:
-        self.interrupted = False
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.interrupted = ""  # "Ctrl-C" or "SIGTERM"
         self.deadline = math.inf
         self.checkpoint_due = math.inf
-        self.alone = True  # several processes must stop at the same step, so none pauses inside one
 
-    def pause(self) -> bool:
-        return self.alone and (self.interrupted or monotonic() >= min(self.deadline, self.checkpoint_due))
+    def heard(self) -> str:
+        """Return which signal asked for an end, here or in the process that started this one."""
+        return self.interrupted or self.run.told_to_stop()
+
+    def pause(self, together: bool) -> bool:
+        heard = bool(self.heard())
+        wanted = heard or monotonic() >= min(self.deadline, self.checkpoint_due)
+        if self.run.world == 1:
+            return wanted
+        return together and bool(self.run.sum(np.array(float(heard or (wanted and self.run.rank == 0)))) > 0)
 
 
-_signals: ContextVar[_Signals | None] = ContextVar("corollary_signals", default=None)
+_signals: ContextVar[Signals | None] = ContextVar("corollary_signals", default=None)
 
 
-def pause_wanted() -> bool:
-    """Whether a long step should stop half-way and return ``None``: Ctrl-C, time is up, checkpoint due."""
+def pause_wanted(together: bool = False) -> bool:
+    """Whether a long step should stop half-way and return ``None``: a signal, time is up, a checkpoint is due.
+
+    Several processes must pause at the same place. Where they all ask equally often, ``together=True`` lets
+    the first one decide for all; without it they never pause.
+    """
     signals = _signals.get()
-    return signals is not None and signals.pause()
+    return signals is not None and signals.pause(together)
 
 
 @contextmanager
-def _listening() -> Iterator[_Signals]:
-    """Turn the first Ctrl-C into a polite request; the second one interrupts as usual."""
-    signals = _Signals()
+def listening(run: Run) -> Iterator[Signals]:
+    """Turn the first Ctrl-C or SIGTERM into a polite request; the second of a kind ends the fit at once."""
+    signals = Signals(run)
 
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
-        if signals.interrupted:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        name = SIGNALS[number]
+        if signals.interrupted == name:
+            if number == signal.SIGTERM:
+                raise SystemExit(128 + number)
             raise KeyboardInterrupt
-        signals.interrupted = True
+        signals.interrupted = signals.interrupted or name
 
     token = _signals.set(signals)
-    main = threading.current_thread() is threading.main_thread()
-    previous = signal.getsignal(signal.SIGINT) if main else None
-    ours = previous is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, on_interrupt)
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {
+            number: handler
+            for number in SIGNALS
+            if (handler := signal.getsignal(number)) in (signal.default_int_handler, signal.SIG_DFL)
+        }
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield signals
     finally:
         _signals.reset(token)
-        if ours:
-            signal.signal(signal.SIGINT, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def drive(
@@ -159,6 +204,8 @@ def drive(
     total: int | None = None,
     notify: Callable[[Event], bool] | None = None,
     progress: bool | None = None,
+    fit: int | None = None,
+    since: float | None = None,
 ) -> Journal:
     """Step the learner until it is done, and return the journal of what happened.
 
@@ -180,63 +227,219 @@ def drive(
         Told every :class:`Event`; returns True to stop.
     progress : bool, optional
         Whether to show a bar, where the run does not say.
+    fit : int, optional
+        Which fit of the run this is, if ``run.next_fit`` has been asked already.
+    since : float, optional
+        When the fit began, by ``time.monotonic``: preparing the data counts towards the time limit.
     """
-    stopping = stopping or run.early_stopping
-    store = run.checkpoints(owner, fingerprint or {})
-    journal, best = Journal(), None
-    saved = store.latest() if store and run.resume else None
-    if saved:
-        learner.restore(saved["learner"])
-        journal, best = Journal(**saved["journal"]), saved["best"]
-    if learner.done or journal.stopped in ("early stopping", "callback"):
-        return _finish(learner, journal, best, stopping)
+    if run.world > 1 and not getattr(learner, "shares", True):
+        raise errors.undivided(owner, run.world)
+    with run.hold():
+        store = run.checkpoints(owner, fingerprint or {}, run.next_fit(owner) if fit is None else fit)
+        journal, best = _resumed(learner, store, run) if store and run.resume else (Journal(), None)
+        if learner.done or journal.stopped in FINAL:
+            return _finish(learner, journal, best, stopping or run.early_stopping)
+        loop = _Loop(learner, run, owner, journal, best, stopping or run.early_stopping, store)
+        told = (*run.callbacks, *((notify,) if notify else ()))
+        with listening(run) as signals, run.bar(owner, total, journal.step, progress) as bar:
+            loop.go(signals, bar, told, monotonic() if since is None else since)
+    return _finish(learner, journal, loop.best, stopping or run.early_stopping)
 
-    def keep() -> None:
-        if store:
-            store.write({"learner": learner.state(), "journal": vars(journal), "best": best})
 
-    with _listening() as signals, run.bar(owner, total, journal.step, progress) as bar:
+class _Loop:
+    """One fit on its way: the learner, what it has achieved, and where that is kept."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        run: Run,
+        owner: str,
+        journal: Journal,
+        best: State | None,
+        stopping: EarlyStopping | None,
+        store: Checkpoints | None,
+    ) -> None:
+        self.learner, self.run, self.owner = learner, run, owner
+        self.journal, self.best, self.stopping = journal, best, stopping
+        self.store = store
+        self.finite = _LastFinite(learner)
+        self.failed = ""  # why the last checkpoint could not be written
+
+    def go(self, signals: Signals, bar: Any, told: Sequence[Any], since: float) -> None:
+        """Step until the learner is done or something asks for an end; then keep what there is."""
+        run, journal = self.run, self.journal
         begin = monotonic() - journal.seconds
-        signals.alone = run.world == 1
-        signals.deadline = monotonic() + run.time_limit if run.time_limit is not None else math.inf
-        signals.checkpoint_due = monotonic() + run.checkpoint_every if store else math.inf
-        journal.stopped = ""
-        while not learner.done and not journal.stopped:
-            metrics = _step(learner, owner, journal)
+        signals.deadline = since + run.time_limit if run.time_limit is not None else math.inf
+        self._schedule(signals)
+        journal.stopped, metrics = "", None
+        while not self.learner.done and not journal.stopped:
+            metrics = self.finite.step(self.owner, journal)
             journal.seconds = monotonic() - begin
+            asked = ""
             if metrics is not None:
                 row = journal.record(metrics, journal.seconds)
                 bar(row)
-                best = _improve(learner, journal, best, stopping)
-                event = Event(journal.step, row, journal.seconds, learner, owner)
-                calls = [call(event) for call in (*run.callbacks, *((notify,) if notify else ()))]
-                journal.stopped = "callback" if any(calls) else _exhausted(journal, stopping)
-            journal.stopped = journal.stopped or _ended(signals, run)
-            if monotonic() >= signals.checkpoint_due and not learner.done and not journal.stopped:
-                keep()
-                signals.checkpoint_due = monotonic() + run.checkpoint_every
-        keep()
-    if journal.stopped in ("Ctrl-C", "time limit"):
-        warnings.warn(_how_to_go_on(owner, journal, run), CorollaryWarning, stacklevel=2)
-    return _finish(learner, journal, best, stopping)
-
-
-def _step(learner: Learner, owner: str, journal: Journal) -> Metrics | None:
-    """Make one step; if it diverges, the last finite state comes back before the error is raised."""
-    good = learner.state() if getattr(learner, "can_diverge", True) else None
-    try:
-        metrics = learner.step()
-        for key, value in (metrics or {}).items():
-            if not math.isfinite(value):
-                raise Diverged(
-                    f"{owner}: {key} must stay finite; got {value} at step {journal.step + 1}. "
-                    "Scale the data or raise the regularisation; the last finite state is kept."
+                self.best = _improve(self.learner, journal, self.best, self.stopping)
+                event = Event(journal.step, row, journal.seconds, self.learner, self.owner)
+                asked = (
+                    "callback" if any([call(event) for call in told]) else _exhausted(journal, self.stopping)
                 )
-    except Diverged:
-        if good is not None:
-            learner.restore(good)
-        raise
-    return metrics
+            journal.stopped, due = self._agreed(signals, asked)
+            if due and not self.learner.done and not journal.stopped:
+                self.keep()
+                self._schedule(signals)
+        journal.stopped = journal.stopped or DONE
+        self.keep()
+        if metrics is None:
+            journal.leave_half_way(self.learner)
+        if self.failed:
+            warnings.warn(_unkept(self.owner, run, self.failed), CorollaryWarning, stacklevel=4)
+        if journal.stopped in STOPS:
+            warnings.warn(_how_to_go_on(self.owner, journal, run), FitStopped, stacklevel=4)
+
+    def _schedule(self, signals: Signals) -> None:
+        signals.checkpoint_due = monotonic() + self.run.checkpoint_every if self.store else math.inf
+
+    def _agreed(self, signals: Signals, asked: str) -> tuple[str, bool]:
+        """Return why to stop, and whether a checkpoint is due: the first process says so for all of them."""
+        heard, now = signals.heard(), monotonic()
+        reason = asked or heard or ("time limit" if now >= signals.deadline else "")
+        due = now >= signals.checkpoint_due
+        if self.run.world == 1:
+            return reason, due
+        if self.run.rank > 0:  # the first process decides; only a signal may come to any of them
+            reason, due = heard, False
+        votes = np.zeros(len(REASONS) + 1)
+        votes[REASONS.index(reason)], votes[-1] = 1.0, float(due)
+        votes = self.run.sum(votes)
+        return next((name for name, n in zip(REASONS[1:], votes[1:-1]) if n > 0), ""), bool(votes[-1] > 0)
+
+    def keep(self) -> None:
+        """Write a checkpoint; one that cannot be written is tried again when the next is due."""
+        if self.store is None:
+            return
+        state = {"learner": self.learner.state(), "journal": self.journal.saved(), "best": self.best}
+        try:
+            self.store.write(state)
+        except (OSError, MemoryError) as error:
+            if not self.failed:
+                text = f"Run: no checkpoint of {self.owner} could be written ({error}). The fit goes on and tries again."
+                warnings.warn(text, CorollaryWarning, stacklevel=5)
+            self.failed = str(error)
+        else:
+            self.failed = ""
+
+
+def _resumed(learner: Learner, store: Checkpoints, run: Run) -> tuple[Journal, State | None]:
+    """Put the learner where the newest usable checkpoint was; return its journal and its best state.
+
+    A checkpoint that is damaged in any way is set aside, and the one before it is tried. The first process
+    tries; the others take the one that it took.
+    """
+    names = (store.current, store.previous)
+    if run.rank > 0:
+        chosen = int(run.sum(np.array(0.0)))
+        return _taken(learner, store, names[chosen]) if chosen < len(names) else (Journal(), None)
+    fresh, found = learner.state(), store.found()
+    for path in found:
+        try:
+            result = _taken(learner, store, path)
+        except (io.NewerFile, errors.OtherFit, MemoryError):
+            raise
+        except Exception as error:
+            learner.restore(fresh)
+            aside = store.set_aside(path)
+            then = (
+                "Trying the one before it." if path != found[-1] else "No other is left: the fit starts anew."
+            )
+            text = f"Run: the checkpoint {path} cannot be used ({error}); it is kept as {aside.name}. {then}"
+            warnings.warn(text, CorollaryWarning, stacklevel=4)
+        else:
+            run.sum(np.array(float(names.index(path))))
+            return result
+    run.sum(np.array(float(len(names))))
+    return Journal(), None
+
+
+def _taken(learner: Learner, store: Checkpoints, path: Path) -> tuple[Journal, State | None]:
+    saved = store.read(path)
+    journal, best = Journal(**saved["journal"]), saved["best"]
+    learner.restore(saved["learner"])
+    return journal, best
+
+
+class _LastFinite:
+    """Steps that can be taken back: before a step that diverges raises its error, a finite state returns.
+
+    A small state is copied before every step. A large one only as often as copying costs little beside the
+    steps, so the state that returns may be some steps old.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.kept: list[State] = []  # newest first
+        self.cost, self.last = 0.0, -math.inf
+        self.large = False
+
+    def step(self, owner: str, journal: Journal) -> Metrics | None:
+        """Make one step."""
+        if getattr(self.learner, "can_diverge", True):
+            self._keep()
+        try:
+            metrics = self.learner.step()
+            for key, value in (metrics or {}).items():
+                if not math.isfinite(value):
+                    raise Diverged(
+                        f"{owner}: {key} must stay finite; got {value} at step {journal.step + 1}. "
+                        "Scale the data or raise the regularisation; the last finite state is kept."
+                    )
+        except Diverged:
+            if self.kept:
+                broken = len(self.kept) > 1 and not _still_finite(self.kept[1], self.kept[0])
+                self.learner.restore(self.kept[1 if broken else 0])
+            raise
+        return metrics
+
+    def _keep(self) -> None:
+        begin = monotonic()
+        if self.large and begin - self.last < COPY_SHARE * self.cost:
+            return
+        state = self.learner.state()
+        self.large = _size(state) > LARGE
+        if not self.large:  # the last update may have broken it, which only the next step will show
+            self.kept = [state, *self.kept[:1]]
+        elif not self.kept or _still_finite(self.kept[0], state):
+            self.kept = [state]
+        self.last = monotonic()
+        self.cost = self.last - begin
+
+
+def _leaves(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the arrays of a state, each with where it stands."""
+    if isinstance(state, dict | list | tuple):
+        for key, part in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from _leaves(part, (*path, key))
+    elif hasattr(state, "dtype") and getattr(state, "ndim", False):
+        yield path, state
+
+
+def _size(state: State) -> int:
+    return sum(leaf.nbytes for _, leaf in _leaves(state))
+
+
+def _finite(array: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+    return not array.is_floating_point() or bool(array.isfinite().all())
+
+
+def _still_finite(before: State, now: State) -> bool:
+    """Whether no array has become NaN or infinite; what was so before (an empty slot, a bound) does not count."""
+    broken = [path for path, leaf in _leaves(now) if not _finite(leaf)]
+    if not broken:
+        return True
+    old = dict(_leaves(before))
+    return all(path in old and not _finite(old[path]) for path in broken)
 
 
 def _improve(
@@ -262,12 +465,6 @@ def _exhausted(journal: Journal, stopping: EarlyStopping | None) -> str:
     return "early stopping" if over else ""
 
 
-def _ended(signals: _Signals, run: Run) -> str:
-    if run.sum(np.array(float(signals.interrupted))) > 0:
-        return "Ctrl-C"
-    return "time limit" if run.sum(np.array(float(monotonic() >= signals.deadline))) > 0 else ""
-
-
 def _finish(
     learner: Learner, journal: Journal, best: State | None, stopping: EarlyStopping | None
 ) -> Journal:
@@ -277,7 +474,15 @@ def _finish(
 
 
 def _how_to_go_on(owner: str, journal: Journal, run: Run) -> str:
-    text = f"{owner}: stopped by {journal.stopped} after {journal.step} steps; the model so far is usable. "
+    part = " and part of the next" if journal.unfinished else ""
+    text = f"{owner}: stopped by {journal.stopped} after {journal.step} steps{part}; the model so far is usable. "
     if run.directory is None:
         return text + 'To be able to go on, fit inside `with corollary.Run("some/directory"):`.'
     return text + f'To go on, fit again inside `with corollary.Run("{run.directory}", resume=True):`.'
+
+
+def _unkept(owner: str, run: Run, why: str) -> str:
+    return (
+        f"Run: the last state of {owner} could not be written to {str(run.directory)!r} ({why}). "
+        "The fitted model is whole in memory: save it elsewhere."
+    )

@@ -14,16 +14,20 @@ import csv
 import json
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from io import StringIO
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from corollary import __version__, errors, io
+from corollary.engine.checkpoints import Checkpoints
+from corollary.engine.directory import Lock, fit_folder, refuse_to_overwrite, tidy, unwritable
 from corollary.engine.learner import State
 from corollary.engine.loop import EarlyStopping, Event
 from corollary.engine.notebook import display, in_notebook, text_bar
@@ -31,6 +35,7 @@ from corollary.engine.notebook import display, in_notebook, text_bar
 __all__ = ["Checkpoints", "Run", "current"]
 
 _current: ContextVar[Run | None] = ContextVar("corollary_run", default=None)
+LAUNCHER = "corollary"  # what TORCHELASTIC_RUN_ID is in a process that a Run started
 PROGRESS_DELAY = 1.0  # seconds before a bar appears: short fits stay silent
 
 
@@ -40,11 +45,13 @@ class Run:
     Parameters
     ----------
     directory : path, optional
-        Where checkpoints, ``config.json``, ``history.csv`` and ``model.safetensors`` go.
+        Where checkpoints, ``config.json``, ``history.csv`` and ``model.safetensors`` go. One fit at a time can
+        work in it, and what it holds of another fit is never overwritten.
     resume : bool, default=False
         Whether to go on from the last checkpoint in ``directory``, if there is one.
     device : str, default="auto"
-        "auto" takes a GPU if there is one; otherwise "cpu", "cuda", "cuda:1", "mps".
+        "auto" takes a GPU if there is one; otherwise "cpu", "cuda", "cuda:1", "mps". One that is not there is
+        refused at once.
     precision : str, optional
         A Lightning Fabric precision such as "bf16-mixed"; by default the data's own.
     processes : int, default=1
@@ -81,6 +88,7 @@ class Run:
             )
         if processes < 1:
             raise errors.value("Run", "processes must be at least 1", processes)
+        _check_device(device)
         self.directory = None if directory is None else Path(directory)
         self.resume = resume
         self.requested_device = device
@@ -91,8 +99,12 @@ class Run:
         self.checkpoint_every = checkpoint_every
         self.early_stopping = early_stopping
         self.callbacks = tuple(callbacks)
+        self.notes: dict[str, Any] = {}  # further entries of config.json
         self._fits = 0
         self._fabric: Any = None
+        self._lock: Lock | None = None
+        self._holders = 0
+        self._stop_file: Path | None = None  # its existence asks a process that was started for a fit to end
         self._tokens: list[Token[Run | None]] = []
 
     def __enter__(self) -> Run:
@@ -104,6 +116,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _current.reset(self._tokens.pop())
+        self._release()
 
     # --- device and processes ----------------------------------------------------------------------------
 
@@ -159,14 +172,8 @@ class Run:
         size = -(-n // self.world)
         return slice(min(n, self.rank * size), min(n, (self.rank + 1) * size))
 
-    def launch(self, work: Callable[[], State]) -> State:
-        """Run ``work`` in ``processes`` new processes; return what the first one returns."""
-        from corollary.engine.processes import launch
-
-        return launch(work, self)
-
     def settings(self) -> dict[str, Any]:
-        """Return what a process that takes part must be told."""
+        """Return what a process that takes part must be told; ``callbacks`` are relayed to this one."""
         names = (
             "directory",
             "resume",
@@ -184,33 +191,95 @@ class Run:
         """Whether a fit here must first start the other processes."""
         return self.processes > 1 and not _launched()
 
-    # --- checkpoints and progress ------------------------------------------------------------------------
+    def listen_to(self, path: Path) -> None:
+        """Stop fits when a file appears; the process that started this one writes the signal's name into it."""
+        self._stop_file = path
 
-    def checkpoints(self, owner: str, fingerprint: State) -> Checkpoints | None:
-        """Return the store for the next fit of this run: the k-th fit finds the k-th fit's checkpoints."""
+    def told_to_stop(self) -> str:
+        """Return which signal reached the process that started this one, if any did."""
+        if self._stop_file is None or not self._stop_file.exists():
+            return ""
+        return self._stop_file.read_text()
+
+    # --- the directory -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Work in the directory alone; inside ``with run:`` until its end."""
+        if (
+            self.directory is None or self.rank > 0 or _started_here()
+        ):  # then the process that started us holds it
+            yield
+            return
+        if self._lock is None or self._lock.thread != threading.get_ident():
+            self._lock = Lock(self.directory)
+            tidy(self.directory)
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None and not self._holders and not self._tokens:
+            self._lock.release()
+            self._lock = None
+
+    def next_fit(self, owner: str) -> int:
+        """Count a fit of this run, and raise if it would take the place of other work in the directory."""
+        self._fits += 1
+        if self.directory is not None and self.rank == 0:
+            refuse_to_overwrite(self.directory, self._fits, owner, self.resume)
+        return self._fits
+
+    def checkpoints(self, owner: str, fingerprint: State, fit: int) -> Checkpoints | None:
+        """Return the store of a fit of this run: the k-th fit finds the k-th fit's checkpoints."""
         if self.directory is None:
             return None
-        self._fits += 1
-        folder = self.directory / "checkpoints" / f"{self._fits:03d}-{owner}"
-        return Checkpoints(folder, owner, fingerprint, writes=self.rank == 0)
+        return Checkpoints(fit_folder(self.directory, fit, owner), owner, fingerprint, writes=self.rank == 0)
+
+    def announce(self, estimator: Any) -> None:
+        """Write down what is going to be fitted, so that an unfinished run can be told by its directory."""
+        if self.directory is not None and self.rank == 0:
+            try:
+                self._write_config(estimator, None)
+            except OSError as error:
+                raise unwritable(self.directory, error) from error
 
     def record(self, estimator: Any) -> None:
-        """Write the fitted model, its history and its configuration into the directory."""
+        """Write the fitted model, its history and its configuration; a full disk takes nothing from the model."""
         if self.directory is None or self.rank > 0:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
-        io.save(estimator, self.directory / "model.safetensors")
+        try:
+            io.save(estimator, self.directory / "model.safetensors")
+            self._write_history(estimator.history_)
+            self._write_config(estimator, estimator.stopped_)
+        except OSError as error:
+            text = (
+                f"Run: the model could not be written to {str(self.directory)!r} ({error}). "
+                "It is whole in memory: save it elsewhere, or make room and fit again with resume=True."
+            )
+            warnings.warn(text, errors.CorollaryWarning, stacklevel=4)
+
+    def _write_config(self, estimator: Any, stopped: str | None) -> None:
         params = {
             key: value for key, value in estimator.get_params().items() if not hasattr(value, "get_params")
         }
-        config = {"model": type(estimator).__name__, "version": __version__, "params": params}
-        (self.directory / "config.json").write_text(json.dumps(config, indent=1, default=repr) + "\n")
-        rows = estimator.history_
+        config: dict[str, Any] = {"model": type(estimator).__name__, "version": __version__, "params": params}
+        config |= {"stopped": stopped, **self.notes}  # None: not ended yet
+        text = json.dumps(config, indent=1, default=repr) + "\n"
+        io.write_text(cast(Path, self.directory) / "config.json", text)
+
+    def _write_history(self, rows: list[dict[str, float]]) -> None:
         names = list(dict.fromkeys(name for row in rows for name in row))
-        with open(self.directory / "history.csv", "w", newline="") as file:
-            table = csv.DictWriter(file, names)
-            table.writeheader()
-            table.writerows(rows)
+        page = StringIO(newline="")
+        table = csv.DictWriter(page, names)
+        table.writeheader()
+        table.writerows(rows)
+        io.write_text(cast(Path, self.directory) / "history.csv", page.getvalue())
+
+    # --- progress ----------------------------------------------------------------------------------------
 
     @contextmanager
     def bar(
@@ -261,57 +330,38 @@ def _notebook_bar(owner: str, total: int | None, delay: float) -> Callable[[dict
     return update
 
 
-class Checkpoints:
-    """The last two checkpoints of one fit; both are whole at every moment."""
-
-    def __init__(self, folder: Path, owner: str, fingerprint: State, writes: bool = True) -> None:
-        self.current = folder / "checkpoint.safetensors"
-        self.previous = folder / "previous.safetensors"
-        self.owner = owner
-        self.fingerprint = fingerprint
-        self.writes = writes
-
-    def write(self, state: State) -> None:
-        """Keep the last checkpoint under another name and put the new one in its place."""
-        if not self.writes:
-            return
-        self.current.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.current.with_name("fresh.safetensors")
-        io.write(fresh, {"fingerprint": self.fingerprint, **state}, "checkpoint")
-        if self.current.exists():
-            os.replace(self.current, self.previous)
-        os.replace(fresh, self.current)
-
-    def latest(self) -> State | None:
-        """Return the newest whole checkpoint; a damaged one is reported and the one before it is used."""
-        for path in (self.current, self.previous):
-            if not path.exists():
-                continue
-            try:
-                state: State = io.read(path, "checkpoint")
-            except io.FileError as error:
-                warnings.warn(
-                    f"Run: {error} Trying the checkpoint before it.", errors.CorollaryWarning, stacklevel=3
-                )
-                continue
-            self._match(state.pop("fingerprint"))
-            return state
-        return None
-
-    def _match(self, kept: State) -> None:
-        for key in sorted({*kept, *self.fingerprint}):
-            if kept.get(key) != self.fingerprint.get(key):
-                raise errors.value(
-                    "Run",
-                    f"a resumed fit must have {key}={kept.get(key)!r} as in {self.current.parent}",
-                    f"{key}={self.fingerprint.get(key)!r}",
-                    "Use the same model and data, another directory, or resume=False.",
-                )
-
-
 def _launched() -> bool:
     """Whether torchrun, or our own launcher in its manner, started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _started_here() -> bool:
+    """Whether another process of ours started this one, and holds the directory for it."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHER
+
+
+def _check_device(device: str) -> None:
+    """Raise if a device is not there, or is none."""
+    if device in ("auto", "cpu"):
+        return
+    import torch
+
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        do = 'Use "auto", "cpu", "cuda", "cuda:1" or "mps".'
+        raise errors.value("Run", "device must be one that torch knows", repr(device), do) from None
+    module = getattr(torch, kind, None) or getattr(torch.backends, kind, None)
+    available = getattr(module, "is_available", None)
+    number = torch.device(device).index or 0
+    count = getattr(module, "device_count", lambda: number + 1)
+    if available is not None and (not available() or number >= count()):
+        got = f"{device!r}, and this machine has none"
+        if available():
+            got = f"{device!r}, and this machine has {count()} of that kind"
+        raise errors.value(
+            "Run", "device must be there", got, 'Use device="auto", which takes what there is.'
+        )
 
 
 def current() -> Run:

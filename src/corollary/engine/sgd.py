@@ -157,7 +157,7 @@ class GradientLearner:
             for batch in self.batches.epoch(order, batch_size, self.batch):
                 self._update(batch)
                 self.batch += 1
-                if pause_wanted() and self.batch < self._count():
+                if pause_wanted(together=True) and self.batch < self._count():
                     return None
         metrics = {name: total / self.counts[name] for name, total in self.sums.items()}
         self.epoch, self.batch, self.sums, self.counts, self.order = self.epoch + 1, 0, {}, {}, None
@@ -226,6 +226,10 @@ class GradientLearner:
     def _source(self) -> Any:
         """Return where a stream of samples stands, if it knows."""
         return self.batches.state_dict() if self.batch and hasattr(self.batches, "state_dict") else None
+
+    def unfinished(self) -> Metrics:
+        """Return the means over the batches of an epoch that was left half-way."""
+        return {name: total / self.counts[name] for name, total in self.sums.items()}
 
     def result(self) -> nn.Module:
         """Return a copy of the trained module in evaluation mode, averaged if that was asked for."""

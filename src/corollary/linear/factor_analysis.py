@@ -48,6 +48,7 @@ SMALL = 1e-12
 class Alternation(Iteration):
     """Alternate the two halves of eq. 1; each sweep needs one small eigenproblem."""
 
+    shares = True
     saved = ("psi", "W", "log_likelihoods")
     varying = {"W": Array(None, "psi"), "log_likelihoods": List(Number())}
 

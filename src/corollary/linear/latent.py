@@ -134,6 +134,7 @@ class EM(Iteration):
         Stop after that many sweeps, or when the mean log-likelihood rises by less than ``tol``.
     """
 
+    shares = True
     saved = ("W", "mu", "sigma2", "log_likelihood")
 
     def __init__(self, X: np.ndarray, start: Latent, max_iter: int, tol: float) -> None:

@@ -127,6 +127,7 @@ class _Problem:
 class NewtonCG(Iteration):
     """One Newton step a sweep, its direction by preconditioned conjugate gradients."""
 
+    shares = True
     saved = ("B", "objective")
 
     def __init__(self, problem: _Problem, max_iter: int, tol: float) -> None:

@@ -213,7 +213,8 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
             learner: Any = kind(A, k, self._rng(), self.max_iter, tol or 10 * float(eps) ** 0.75)
             learner.mean, learner.total = mean, total
             return learner
-        return Once(self._closed_form(X, k))
+        alone = ("full", "arpack", *(("covariance_eigh",) if sparse.issparse(X) else ()))
+        return Once(self._closed_form(X, k), shares=self._fit_svd_solver not in alone)
 
     def _closed_form(self, X: Any, k: Any) -> Any:
         solver, seed, tol = self._fit_svd_solver, self._seed(), self.tol

@@ -42,6 +42,7 @@ STEP = 20.0  # times 1 / lambda_1: a long step is safe, since the basis is made 
 class PowerMethod(Iteration):
     """Find one component a sweep by power iteration, and deflate; eq. 1."""
 
+    shares = True
     saved = ("rows", "values", "rng")
     varying = {"rows": Array("found", "A.1"), "values": Array("found")}
 
@@ -73,6 +74,7 @@ class PowerMethod(Iteration):
 class GradientAscent(Iteration):
     """Ascend the captured variance over orthonormal bases, one full gradient a sweep; eq. 2."""
 
+    shares = True
     saved = ("V",)
 
     def __init__(self, A: Operator, k: int, rng: np.random.Generator, max_iter: int, tol: float) -> None:

@@ -153,7 +153,7 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
         def solve() -> State:
             return closed_form(X, q, seed)._asdict()
 
-        return Once(solve)
+        return Once(solve, shares=True)
 
     def _adopt(self, learner: Any) -> None:
         model = latent.Latent(**learner.results) if isinstance(learner, Once) else learner.model

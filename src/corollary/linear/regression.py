@@ -55,6 +55,7 @@ def project_ball(w: np.ndarray, radius: float) -> np.ndarray:
 class Descent(Iteration):
     """Projected descent with momentum, eq. 2, on the normal equations."""
 
+    shares = True
     saved = ("w", "ahead", "t")
 
     def __init__(

@@ -35,6 +35,7 @@ SPREAD = 1e6  # variance over the narrowest component's beyond which those produ
 class EM(Iteration):
     """Sweeps of EM from ``n_init`` starts, one after the other; the best end is kept."""
 
+    shares = True
     saved = ("trial", "inner", "parameters", "bound", "bounds", "best", "random")
     varying = {
         "trial": Count(),

@@ -114,6 +114,8 @@ def best_prior(topics: np.ndarray, held_out: Halves | None, evaluations: int = 1
 class _TopicLearner(Iteration):
     """What the three share: when to stop, when to learn the prior."""
 
+    shares = True
+
     def __init__(self, settings: Settings, alpha: np.ndarray, prior: Prior) -> None:
         super().__init__(settings.max_iter)
         self.settings, self.alpha, self.prior = settings, alpha, prior

@@ -35,7 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Data, Estimator
-from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.learner import Iteration, Metrics, State
 from corollary.engine.run import current
 from corollary.mixtures.posterior import BaseMixture
 from corollary.shapes import Anything, Array, Count, Flag, Index, Maybe, Number, Record
@@ -256,11 +256,11 @@ def _outside(X: np.ndarray, allowed: tuple[int, ...] = ()) -> str:
 class EM(Iteration):
     """Sweeps of eq. 1; several starts one after the other, the best end is kept."""
 
-    saved = ("start", "inner", "q", "weights", "theta", "bound", "best", "rng")
+    shares = True
+    saved = ("start", "inner", "weights", "theta", "bound", "best", "rng")
     varying = {
         "start": Count(),
         "inner": Count(),
-        "q": Maybe(Array("rows", "components")),
         "weights": Array(None, low=0),
         "theta": Record(Array(None, None)),
         "best": Record(Anything()),
@@ -302,13 +302,24 @@ class EM(Iteration):
         mean = run.sum(q.T @ self.F) / np.maximum(N, TINY)[:, None]
         self.theta = self.component.maximise(mean, self.overall, N)
 
-    def sweep(self) -> Metrics:
-        """Do one M and one E step."""
-        self._maximise(self._assign() if self.q is None else self.q)
+    def _expect(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return responsibilities and log-likelihoods of this process's rows."""
         with np.errstate(divide="ignore"):
             joint = self.component.log_prob(self.rows, self.theta) + np.log(self.weights)
         norm = logsumexp(joint, axis=1, keepdims=True)
-        self.q = np.exp(joint - norm)
+        return np.exp(joint - norm), norm
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot; the responsibilities follow from the parameters, in every process its own."""
+        super().restore(state)
+        self.q = None
+
+    def sweep(self) -> Metrics:
+        """Do one M and one E step."""
+        if self.q is None:  # a new start, or one that was resumed
+            self.q = self._assign() if self.inner == 0 else self._expect()[0]
+        self._maximise(self.q)
+        self.q, norm = self._expect()
         bound = float(current().sum(np.array((self.w * norm).sum()))) / self.total
         change, self.bound, self.inner, start = bound - self.bound, bound, self.inner + 1, self.start
         converged = abs(change) < self.model.tol

@@ -56,6 +56,7 @@ class EM(Iteration):
         Threads.
     """
 
+    shares = True
     saved = ("topics", "mixtures", "log_likelihood")
 
     def __init__(
