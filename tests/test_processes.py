@@ -1,12 +1,17 @@
 """The same script under torchrun: its world shares the work, and the first process writes the run."""
 
+import os
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from corollary import load
+import corollary
+from corollary import base, errors, load
+from corollary.gradient import GradientTrained
+from corollary.testing import sample_data
 
 SCRIPT = """
 import sys, warnings, numpy as np, corollary
@@ -75,3 +80,110 @@ def test_two_processes_sum_to_the_model_of_one(fitted, name, attributes):
 def test_two_processes_train_the_network_of_one(fitted):
     for p, q in zip(*(model.module_.parameters() for model in fitted("network")), strict=True):
         np.testing.assert_allclose(p.detach(), q.detach(), rtol=1e-4, atol=1e-5)  # float32
+
+
+# --- processes that a Run starts -------------------------------------------------------------------------
+
+
+def rows():
+    return np.random.default_rng(0).normal(size=(120, 3)).cumsum(axis=1)
+
+
+def mixture(**params):
+    return corollary.GaussianMixture(2, **{"max_iter": 6, "tol": 0.0, "random_state": 0, **params})
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_callbacks_see_what_the_workers_do_and_can_stop_them(tmp_path):
+    """They are called here, so what they write down is here; the k-th fit has the k-th folder."""
+    seen = []
+
+    def watch(event):
+        seen.append((event.step, event.metrics["log_likelihood"], event.learner.inner, event.owner))
+        return event.step == 3
+
+    with corollary.Run(tmp_path, processes=2, callbacks=[watch]):
+        model = mixture().fit(rows())
+    assert [step for step, *_ in seen] == [1, 2, 3]
+    assert [inner for *_, inner, _ in seen] == [1, 2, 3]
+    assert {owner for *_, owner in seen} == {"GaussianMixture"}
+    assert [loss for _, loss, *_ in seen] == [row["log_likelihood"] for row in model.history_]
+    assert model.stopped_ == "callback"
+
+
+class Lost(corollary.GaussianMixture):
+    """One of whose processes is killed in the middle of the fit."""
+
+    def _learner(self, data):
+        learner = super()._learner(data)
+        sweep = learner.sweep
+
+        def deadly():
+            if learner.n_iter == 3 and os.environ.get("RANK") == "1" and self.max_iter == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return sweep()
+
+        learner.sweep = deadly
+        return learner
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_lost_worker_is_said_and_the_fit_goes_on_from_its_checkpoint(tmp_path):
+    params = {"tol": 0.0, "random_state": 0}
+    with corollary.Run(tmp_path, processes=2, checkpoint_every=0):
+        with pytest.raises(
+            errors.RunError, match=r"Lost: every process must live.*process 1 of 2 by SIGKILL.*resume=True"
+        ):
+            Lost(2, max_iter=6, **params).fit(rows())
+    with corollary.Run(tmp_path, processes=2, resume=True):
+        resumed = Lost(2, max_iter=7, **params).fit(rows())  # how long to go on may differ
+    whole = corollary.GaussianMixture(2, max_iter=7, **params).fit(rows())
+    np.testing.assert_allclose(resumed.means_, whole.means_, rtol=1e-6)
+    assert len(resumed.history_) == 7
+
+
+def test_an_error_in_a_worker_is_raised_as_itself_and_divergence_keeps_its_state(tmp_path):
+    X = rows().astype(np.float32)
+    with corollary.Run(processes=2), pytest.raises(errors.Diverged, match="learning_rate"):
+        model = corollary.MLPRegressor(
+            (4,), training=corollary.Training(epochs=30, learning_rate=1e30, optimizer="sgd")
+        )
+        model.fit(X, X[:, 0] * 1e6)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("name", ["skipgram-negative", "glove", "dirichlet-process", "indian-buffet", "rbm"])
+def test_work_that_cannot_be_divided_is_refused(name):
+    cls = type(corollary.create(name))
+    model = cls(**cls._test_params())
+    X, y = model._test_data() if hasattr(model, "_test_data") else sample_data(model.input)
+    with (
+        corollary.Run(processes=2),
+        pytest.raises(ValueError, match=r"cannot be divided among processes; got 2 of them"),
+    ):
+        model.fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_says_that_it_shares_does(monkeypatch):
+    """Every learner of the catalog sums over the processes exactly if it declares that it shares."""
+    sums, learners = [], []
+    original, drive = corollary.Run.sum, base.drive
+    monkeypatch.setattr(corollary.Run, "sum", lambda self, x: sums.append(1) or original(self, x))
+    monkeypatch.setattr(
+        base, "drive", lambda learner, *a, **k: learners.append(learner) or drive(learner, *a, **k)
+    )
+    seen = 0
+    for entry in corollary.catalog.entries(kind="estimator"):
+        cls = entry.load()
+        if issubclass(cls, GradientTrained):
+            continue  # batches are divided by the gradient learner
+        model = cls(**(cls._test_params() if hasattr(cls, "_test_params") else {}))
+        X, y = model._test_data() if hasattr(model, "_test_data") else sample_data(model.input)
+        sums.clear()
+        learners.clear()
+        model.fit(X, y)
+        if learners and hasattr(learners[-1], "shares"):
+            assert bool(sums) == learners[-1].shares, entry.id
+            seen += 1
+    assert seen > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,6 +146,7 @@ def fit(
         float, typer.Option(help="The share of the data held out to measure with; 0 for none.")
     ] = 0.2,
     time_limit: Limit = None,
+    checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 10.0,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     as_json: AsJson = False,
@@ -162,14 +164,19 @@ def fit(
         resume=resume,
         seed=seed,
         test=test,
-        run_options={"time_limit": time_limit, "processes": processes, "device": device},
+        run_options={
+            "time_limit": time_limit,
+            "checkpoint_every": checkpoint_every,
+            "processes": processes,
+            "device": device,
+        },
         columns=columns,
     )
     if as_json:
         show_json(result)
     else:
         table(("", ""), [(key, f"{v:.5g}" if isinstance(v, float) else v) for key, v in result.items()])
-    raise typer.Exit(130 if result.get("stopped") == "Ctrl-C" else 0)
+    sys.exit({"Ctrl-C": 130, "SIGTERM": 143}.get(result.get("stopped", ""), 0))
 
 
 @app.command()

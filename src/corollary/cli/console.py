@@ -8,12 +8,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["complain", "say", "show_json", "table"]
+__all__ = ["complain", "note", "say", "show_json", "table"]
 
 
 def say(text: str) -> None:
     """Print one line."""
     sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """Print one line beside the result."""
+    sys.stderr.write(text + "\n")
 
 
 def complain(error: BaseException) -> None:
@@ -22,7 +27,11 @@ def complain(error: BaseException) -> None:
         import traceback
 
         traceback.print_exception(error)
-    sys.stderr.write(f"Error: {error}\n")
+    if isinstance(error, OSError) and error.strerror:  # without the number that Python puts before it
+        place = f": {error.filename}" if error.filename else ""
+        sys.stderr.write(f"Error: {error.strerror}{place}\n")
+        return
+    sys.stderr.write(f"Error: {error or type(error).__name__}\n")
 
 
 def show_json(value: Any) -> None:

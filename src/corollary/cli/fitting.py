@@ -11,9 +11,11 @@ from typing import Any
 
 from corollary import errors
 from corollary.catalog import Entry
-from corollary.cli.console import say
+from corollary.cli.console import note
 from corollary.data.detect import KINDS_OF_COLUMN
 from corollary.data.tables import guess_target
+from corollary.engine.loop import STOPS, OutOfTime, time_box
+from corollary.io import write_text
 
 __all__ = ["fit_system", "parse_columns", "parse_settings"]
 
@@ -81,34 +83,52 @@ def fit_system(
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)
     model.set_params(**params)
+    directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
+    run, begin = Run(directory, resume=resume, **run_options), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dataset = data.load(source, kind, target, columns=parse_columns(columns or []))
         _check_target(entry, dataset, source)
         kept, held = _divide(dataset, test, seed)
         kept, held = _as_inputs(kept, held, entry)
-        directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
-        with Run(directory, resume=resume, **run_options):
-            if kept.kind == "table" and not hasattr(kept.X, "tocsr"):
-                model.fit(kept)  # learns how to read the columns
-            else:
-                model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
-    notes = [str(w.message) for w in caught if issubclass(w.category, errors.CorollaryWarning)]
-    for note in dict.fromkeys(notes):
-        say(note)
+        request = {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
+        run.notes["data"] = _described(kept, request)
+        with run:
+            _fit(model, kept)
+    kinds = [w for w in caught if issubclass(w.category, errors.CorollaryWarning)]
+    for text in dict.fromkeys(str(w.message) for w in kinds if w.category is not errors.FitStopped):
+        note(text)
     if hasattr(model, "columns_"):
         reading = {"columns": model.columns_}
         kept, held = (part and as_input(part, "table", entry.name, reading) for part in (kept, held))
-    measured = _measured(model, held, entry)
+    _remember(directory, kept)
+    limit = 0.0 if model.stopped_ in ("Ctrl-C", "SIGTERM") else run.time_limit  # who interrupts wants an end
+    measured = _measured(model, held, entry, _time_left(limit, begin))
     result = {"model": repr(model), "data": repr(dataset), **measured}
-    _remember(directory, kept, {"source": source, "kind": kind, "target": target, "seed": seed, "test": test})
-    train = None if held is None else kept
-    page = report(model, held or kept, directory / "report.html", train=train, **measured)
+    train, left = None if held is None else kept, _time_left(limit, begin)
+    page = report(model, held or kept, directory / "report.html", train=train, time_limit=left, **measured)
     seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
     result |= {"steps": len(model.history_), "seconds": seconds}
     result |= {"run": str(directory), "report": str(page)}
-    stopped = next((reason for reason in ("Ctrl-C", "time limit") if any(reason in n for n in notes)), None)
-    return result if stopped is None else {**result, "stopped": stopped}
+    if model.stopped_ not in STOPS:
+        return result
+    note(f"Stopped by {model.stopped_}. The same command with --run {directory} --resume goes on.")
+    return {**result, "stopped": model.stopped_}
+
+
+def _fit(model: Any, kept: Any) -> None:
+    try:
+        if kept.kind == "table" and not hasattr(kept.X, "tocsr"):
+            model.fit(kept)  # learns how to read the columns
+        else:
+            model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
+    except errors.OtherFit as error:
+        raise errors.OtherFit(str(error).replace("resume=True", "--resume")) from None
+
+
+def _time_left(limit: float | None, begin: float) -> float | None:
+    """Return the seconds for measures and pictures: what the fit left, and at least a little."""
+    return None if limit is None else max(limit + begin - time.monotonic(), 2.0, limit / 5)
 
 
 def parse_columns(words: list[str]) -> dict[str, str]:
@@ -164,7 +184,7 @@ def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
     return data.split(dataset, test, seed)
 
 
-def _measured(model: Any, held: Any, entry: Entry) -> dict[str, Any]:
+def _measured(model: Any, held: Any, entry: Entry, seconds: float | None) -> dict[str, Any]:
     """Return the measures of every task that the model does and the held-out data allow."""
     if held is None:
         return {}
@@ -177,24 +197,27 @@ def _measured(model: Any, held: Any, entry: Entry) -> dict[str, Any]:
         likely_one = task.role not in ("classifier", "regressor") or name == likely
         if task.role in entry.roles and task.usual and likely_one:
             try:
-                numbers = task.numbers(model, held)
+                with time_box(seconds):
+                    numbers = task.numbers(model, held)
                 found |= {f"held-out {metric}": value for metric, value in numbers.items()}
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, OutOfTime) as error:
                 found[f"held-out {task.metric}"] = f"not measured: {error}"
     return found
 
 
-def _remember(directory: Path, dataset: Any, request: dict[str, Any]) -> None:
-    """Add what was asked for to ``config.json``, so that the run can be used and repeated."""
-    path = directory / "config.json"
-    config = json.loads(path.read_text())
-    config["data"] = {**request, "name": dataset.name, "kind": dataset.kind, "given_kind": request["kind"]}
+def _described(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Return what ``config.json`` says of the data, so that the run can be used and repeated."""
+    facts = {**request, "name": dataset.name, "kind": dataset.kind, "given_kind": request["kind"]}
     if "image_shape" in dataset.extra:
-        config["data"]["image_shape"] = [*dataset.extra["image_shape"]]
-    path.write_text(json.dumps(config, indent=1, default=str) + "\n")
+        facts["image_shape"] = [*dataset.extra["image_shape"]]
+    return facts
+
+
+def _remember(directory: Path, dataset: Any) -> None:
+    """Write down what was learned in reading the data, for the data that will be predicted."""
     reading = {key: value for key, value in dataset.extra.get("reading", {}).items() if key != "columns"}
     if reading:  # how columns are read stands in the model's own file
-        (directory / "reading.json").write_text(json.dumps(reading) + "\n")
+        write_text(directory / "reading.json", json.dumps(reading) + "\n")
     labels = {key: [str(v) for v in dataset.extra[key]] for key in ("users", "items") if key in dataset.extra}
     if labels:
-        (directory / "labels.json").write_text(json.dumps(labels) + "\n")
+        write_text(directory / "labels.json", json.dumps(labels) + "\n")

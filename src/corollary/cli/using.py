@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from corollary import errors
-from corollary.catalog import entries, find
+from corollary.catalog import entries
 from corollary.data.dataset import Dataset
+from corollary.engine.directory import busy
+from corollary.engine.loop import STOPS
 
 __all__ = ["export_to", "list_runs", "predict_with", "sample_from"]
 
@@ -22,19 +24,26 @@ def _open(run: Path) -> tuple[Any, dict[str, Any]]:
     from corollary import io
 
     path = run / "model.safetensors" if run.is_dir() else run
+    if not path.exists() and (run / "checkpoints").is_dir():
+        do = "The `corollary fit` command that began it, with --resume, goes on."
+        raise errors.value("run", f"{str(run)!r} must hold a model", "an unfinished fit", do)
     if not path.exists():
-        near = errors.closest(str(run), [str(p) for p in run.parent.glob("*")] if run.parent.exists() else [])
+        others = [str(p) for p in run.parent.glob("*") if p != run] if run.parent.exists() else []
+        near = errors.closest(str(run), others)
         raise FileNotFoundError(
             f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`."
         )
-    config = path.parent / "config.json"
-    return io.load(path), json.loads(config.read_text()) if config.exists() else {}
+    return io.load(path), _beside(run, "config.json")
 
 
 def _beside(run: Path, name: str) -> dict[str, Any]:
-    """Return what a file of the run directory says, or nothing."""
+    """Return what a file of the run directory says, or nothing if it is not whole."""
     path = (run if run.is_dir() else run.parent) / name
-    return json.loads(path.read_text()) if path.exists() else {}
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def export_to(run: Path, out: Path) -> str:
@@ -242,23 +251,46 @@ def list_runs(directory: Path) -> list[dict[str, Any]]:
         raise FileNotFoundError(
             f"runs: no directory {str(directory)!r}. `corollary fit … --run DIR` makes one."
         )
-    rows = []
-    for config_path in sorted(directory.rglob("config.json")):
-        folder = config_path.parent
-        config = json.loads(config_path.read_text())
-        with open(folder / "history.csv", newline="") as file:
-            history = list(csv.DictReader(file))
-        last = history[-1] if history else {}
-        shown = {key: value for key, value in last.items() if key not in ("step", "seconds") and value}
-        rows.append(
-            {
-                "run": str(folder),
-                "model": find(config["model"]).name,
-                "data": config.get("data", {}).get("name", ""),
-                "steps": len(history),
-                "seconds": round(float(last.get("seconds", 0.0)), 2),
-                "last": ", ".join(f"{key} {float(value):.4g}" for key, value in shown.items()),
-                "state": "whole" if (folder / "report.html").exists() else "no report",
-            }
-        )
+    found = {path.parent for path in directory.rglob("config.json")}
+    found |= {path.parent for path in directory.rglob("checkpoints") if path.is_dir()}
+    return [_run_row(folder) for folder in sorted(found)]
+
+
+def _run_row(folder: Path) -> dict[str, Any]:
+    """Return what is known of one run; a damaged file costs its own part of the row."""
+    config, history = _beside(folder, "config.json"), _history(folder / "history.csv")
+    last = history[-1] if history else {}
+    shown = {key: value for key, value in last.items() if key not in ("step", "seconds") and value}
+    return {
+        "run": str(folder),
+        "model": str(config.get("model", "?")),
+        "data": (config.get("data") or {}).get("name", ""),
+        "steps": len(history),
+        "seconds": round(float(last.get("seconds") or 0.0), 2),
+        "last": ", ".join(f"{key} {float(value):.4g}" for key, value in shown.items()),
+        "state": _run_state(folder, config),
+    }
+
+
+def _run_state(folder: Path, config: dict[str, Any]) -> str:
+    """Return whether a run is whole, at work, stopped, unfinished or damaged."""
+    if not config:
+        return "damaged" if (folder / "config.json").exists() else "unfinished"
+    if busy(folder):
+        return "running"
+    if config.get("stopped", "done") is None:
+        return "unfinished"
+    if config.get("stopped") in STOPS:
+        return f"stopped by {config['stopped']}"
+    return "whole" if (folder / "report.html").exists() else "no report"
+
+
+def _history(path: Path) -> list[dict[str, str]]:
+    try:
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            [float(value) for value in row.values() if value]
+    except (OSError, ValueError, TypeError, csv.Error):
+        return []
     return rows

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from corollary import shapes
-from corollary.engine.draws import Draws
+from corollary.engine.draws import Draws, Mark
 
 __all__ = ["Iteration", "Learner", "Metrics", "Once", "State"]
 
@@ -100,9 +100,18 @@ class Iteration(ABC):
         return self.converged or self.n_iter >= self.max_iter
 
 
+class _Drawn:
+    """What a snapshot of draws must be: a mark, or the draws themselves. They check shape and type on taking over."""
+
+    def check(self, value: Any, what: str, scope: Any) -> None:
+        """Raise unless it is."""
+        if not isinstance(value, Mark | np.ndarray):
+            raise shapes.Mismatch(f"{what} must be draws; got {type(value).__name__}")
+
+
 def _like(value: Any) -> Any:
-    """Return what a snapshot of an attribute must look like; draws check what they take over themselves."""
-    return shapes.Anything() if isinstance(value, Draws) else shapes.Like(freeze(value))
+    """Return what a snapshot of an attribute must look like."""
+    return _Drawn() if isinstance(value, Draws) else shapes.Like(freeze(value))
 
 
 class Once(Iteration):

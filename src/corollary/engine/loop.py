@@ -30,7 +30,7 @@ from corollary.errors import CorollaryWarning, Diverged, FitStopped
 if TYPE_CHECKING:
     from corollary.engine.run import Run
 
-__all__ = ["EarlyStopping", "Event", "Journal", "drive", "listening", "pause_wanted"]
+__all__ = ["EarlyStopping", "Event", "Journal", "OutOfTime", "drive", "listening", "pause_wanted", "time_box"]
 
 DONE = "done"  # the learner converged, or its own budget is spent
 FINAL = ("callback", "early stopping")  # verdicts: resuming does not go on
@@ -192,6 +192,37 @@ def listening(run: Run) -> Iterator[Signals]:
         _signals.reset(token)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class OutOfTime(TimeoutError):
+    """Work that was broken off because its time was up."""
+
+
+@contextmanager
+def time_box(seconds: float | None) -> Iterator[None]:
+    """Break off what is computed inside, by raising :class:`OutOfTime`, when it takes longer than that.
+
+    For measures and pictures, which nothing is lost with; a fit stops by itself. It works in the main thread
+    of a system with alarms, and nowhere does harm.
+    """
+    if (
+        seconds is None
+        or not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"it took more than {seconds:.1f} seconds")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def drive(

@@ -73,7 +73,7 @@ def launch(
         there.close()
         try:
             with listening(run) as signals:
-                while not _ended(workers, here):
+                while not _ended(workers, [here] if told else []):
                     if signals.interrupted:
                         (Path(folder) / STOP).write_text(signals.interrupted)
                     if told and here.poll():
@@ -89,13 +89,13 @@ def launch(
     return result
 
 
-def _ended(workers: Sequence[Any], here: Any) -> bool:
+def _ended(workers: Sequence[Any], told: list[Any]) -> bool:
     """Wait a moment; return whether all workers have ended, or one has failed."""
     from multiprocessing.connection import wait
 
     running = [worker for worker in workers if worker.exitcode is None]
     if running and all(worker.exitcode in (None, 0) for worker in workers):
-        wait([*(worker.sentinel for worker in running), here], timeout=POLL)
+        wait([*(worker.sentinel for worker in running), *told], timeout=POLL)
         return False
     return True
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from corollary import __version__
 from corollary.data.dataset import Dataset
+from corollary.engine.loop import OutOfTime, time_box
+from corollary.io import write_text
 from corollary.reporting.by_role import sections
 from corollary.reporting.lead import lead
 from corollary.reporting.pages import figure_tag, page, section_html, table_html
@@ -19,7 +21,13 @@ __all__ = ["figure_tag", "page", "report", "sections"]
 
 
 def report(
-    model: Any, dataset: Dataset, path: str | Path, *, train: Dataset | None = None, **facts: Any
+    model: Any,
+    dataset: Dataset,
+    path: str | Path,
+    *,
+    train: Dataset | None = None,
+    time_limit: float | None = None,
+    **facts: Any,
 ) -> Path:
     """Write an HTML page about a fitted model and data it can be shown on.
 
@@ -33,6 +41,8 @@ def report(
         The file to write.
     train : Dataset, optional
         What the model was fitted to: baselines are fitted to it too, and the page says that ``dataset`` was held out.
+    time_limit : float, optional
+        Seconds for the pictures; those that are not ready by then are left out, and the page says so.
     **facts
         Further lines of the summary, such as ``accuracy=0.97``.
     """
@@ -42,10 +52,15 @@ def report(
     rows = rows if train is not None else [("shown on", repr(dataset))]
     rows += [(key, f"{v:.6g}" if isinstance(v, float) else str(v)) for key, v in facts.items()]
     rows += [("steps", str(len(history))), ("seconds", f"{seconds:.2f}")]
-    said = lead(model, dataset, train)
-    body = [f"<p class=lead>{html.escape(said)}</p>" if said else "", table_html((), rows)]
-    body += [section_html(*section) for section in sections(model, dataset)]
+    body = [table_html((), rows)]
+    try:
+        with time_box(time_limit):
+            if said := lead(model, dataset, train):
+                body.insert(0, f"<p class=lead>{html.escape(said)}</p>")
+            for section in sections(model, dataset):
+                body.append(section_html(*section))
+    except OutOfTime as error:
+        body.append(f"<h2>Left out</h2><p>The rest of this page: {html.escape(str(error))}.</p>")
     body.append(f"<h2>Parameters</h2><pre>{html.escape(repr(model))}</pre>")
     body.append(f"<p class=soft>corollary {__version__}</p>")
-    Path(path).write_text(page(type(model).__name__, "".join(body)), encoding="utf-8")
-    return Path(path)
+    return write_text(path, page(type(model).__name__, "".join(body)))
