@@ -65,7 +65,7 @@ from corollary.roles import (
     Transformer,
     roles,
 )
-from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record
+from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record, Text
 
 __all__ = [
     "Classifier",
@@ -131,6 +131,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         "history_": Maybe(List(Record(Number(finite=False)))),
         "columns_": Maybe(Columns()),
         "pixel_levels_": Maybe(Count(1)),
+        "stopped_": Maybe(Text()),
+        "columns_": Maybe(Plain()),
         "reading_": Maybe(Plain()),
     }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.

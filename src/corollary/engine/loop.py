@@ -194,8 +194,8 @@ def listening(run: Run) -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
-class OutOfTime(TimeoutError):
-    """Work that was broken off because its time was up."""
+class OutOfTime(BaseException):
+    """Work that was broken off because its time was up; like Ctrl-C, no handler of mere errors keeps it."""
 
 
 @contextmanager
@@ -213,14 +213,20 @@ def time_box(seconds: float | None) -> Iterator[None]:
         yield
         return
 
+    over = False
+
     def ring(number: int, frame: FrameType | None) -> None:
-        raise OutOfTime(f"it took more than {seconds:.1f} seconds")
+        if not over:
+            raise OutOfTime(f"it took more than {seconds:.1f} seconds")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
     try:
+        signal.setitimer(
+            signal.ITIMER_REAL, max(seconds, 1e-3), 0.5
+        )  # again: one raised in a finaliser is lost
         yield
     finally:
+        over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
