@@ -132,7 +132,6 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         "columns_": Maybe(Columns()),
         "pixel_levels_": Maybe(Count(1)),
         "stopped_": Maybe(Text()),
-        "columns_": Maybe(Plain()),
         "reading_": Maybe(Plain()),
     }
     # How scikit-learn (tables) or `corollary.data.kinds` (the rest) shall check X.
