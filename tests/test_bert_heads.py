@@ -331,7 +331,7 @@ def test_bad_input_is_named(bert, task, data, error, words):
 # --- from the command line --------------------------------------------------------------------------------
 
 TABLES = {
-    "bert-regressor": ([("warm sun", 1.5), ("cold ice", -1.0)], "root-mean-square error"),
+    "bert-regressor": ([("warm sun", 1.5), ("cold ice", -1.0)], "RMSE"),
     "bert-tagger": ([("the sun", "article noun"), ("a warm sea", "article adjective noun")], "accuracy"),
     "bert-answerer": (
         [("who? [SEP] the sun saw", "the sun"), ("what? [SEP] a sea", "sea")],

@@ -184,6 +184,7 @@ def test_a_directory_on_disk_is_read(tmp_path):
         model.generate("a")
     with pytest.raises(ValueError, match="texts need a tokenizer; got a model without one"):
         model.perplexity(["a"])
+    model.ends_ = []  # else it may end at once: the checkpoint's end token is one of its few
     assert len(model.generate([[1, 2]], max_new_tokens=5)[0]) == 7
     BytePairTokenizer.train(["a b a b"], 257).inner.save(str(tmp_path / "tokenizer.json"))
     small = theirs({**PLAIN, "vocab_size": 257})
