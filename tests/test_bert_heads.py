@@ -335,7 +335,7 @@ TABLES = {
     "bert-tagger": ([("the sun", "article noun"), ("a warm sea", "article adjective noun")], "accuracy"),
     "bert-answerer": (
         [("who? [SEP] the sun saw", "the sun"), ("what? [SEP] a sea", "sea")],
-        "share of exact answers",
+        "exact",
     ),
 }
 

@@ -212,7 +212,7 @@ def parts(model: Any, held: Dataset) -> dict[str, float]:
     """Return the share of parts that are labelled rightly, and the macro F1 of their labels."""
     from sklearn.metrics import f1_score
 
-    truth = np.concatenate([np.asarray(part) for part in held.y])
+    truth = np.concatenate([np.asarray(part.split() if isinstance(part, str) else part) for part in held.y])
     found = np.concatenate([np.asarray(part) for part in model.predict(held.X)]).astype(truth.dtype)
     return {
         "F1": float(f1_score(truth, found, average="macro", zero_division=0.0)),
