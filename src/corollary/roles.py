@@ -90,7 +90,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 def _columns(y: Any) -> int:
     """Return the number of columns of a target of two axes; 1 for any other, rows of different lengths included."""
     try:
-        shape = np.shape(to_numpy(y))
+        shape = np.asarray(to_numpy(y)).shape
     except ValueError:
         return 1
     return int(shape[1]) if len(shape) == 2 else 1

@@ -153,7 +153,7 @@ def attack_checkpoint(model, X, y, folder, count, rng, note):
     def learner():
         fresh, caught = clone(model), []
 
-        def catch(learner, data, run):
+        def catch(learner, *rest):
             caught.append(learner)
             raise Caught
 
