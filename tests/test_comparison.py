@@ -150,6 +150,20 @@ def test_the_interval_counts_the_overlap_of_training_parts():
     assert differ(scores, scores - 0.3, 0.25) and not differ(scores, scores[::-1], 0.25)
 
 
+def test_a_wild_spread_is_no_tie():
+    from corollary.comparison.board import board_of
+    from corollary.comparison.rivals import Rival
+    from corollary.comparison.trials import Trial
+
+    scores = {"good": [0.9, 0.91, 0.9], "guess": [0.5, 0.5, 0.5], "wild": [0.4, -1e8, 0.3]}
+    rivals = [Rival(i, i, "baseline" if i == "guess" else "corollary", None, None) for i in scores]
+    trials = [Trial(i, j, {"accuracy": v}) for i, values in scores.items() for j, v in enumerate(values)]
+    board = board_of(
+        trials, rivals, Dataset(np.eye(2)), "classification", ("accuracy", ""), {"accuracy": True}, 0.25, []
+    )
+    assert {row["system"]: row["tied"] for row in board.rows} == {"good": True, "guess": False, "wild": False}
+
+
 def test_calibration_error_by_hand():
     chances = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
     # bin 0.9: confidence 0.9, right 1 of 2; bin 0.8: right; bin 0.6: wrong

@@ -225,8 +225,15 @@ def board_of(
     sign = -1 if larger else 1
     rows.sort(key=lambda r: (r["score"] is None, sign * (r["score"] or 0.0), r["group"] != "baseline"))
     first = rows[0] if rows and rows[0]["score"] is not None else None
+    lost = False  # below a baseline that is told apart: a wild spread makes no tie
     for row in rows:
-        row["tied"] = first is not None and row["score"] is not None and not _behind(first, row, name, ratio)
+        row["tied"] = (
+            first is not None
+            and row["score"] is not None
+            and not lost
+            and not _behind(first, row, name, ratio)
+        )
+        lost = lost or (row["group"] == "baseline" and row["score"] is not None and not row["tied"])
     n = max([row["n"] for row in rows], default=0)
     by_id = {rival.id: rival for rival in rivals}
     return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again)
