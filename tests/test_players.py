@@ -241,7 +241,7 @@ def test_rules_resume_exactly_in_the_middle_of_an_epoch(optimizer, monkeypatch):
     whole = solved(least_squares(**plan))
     learner = least_squares(**plan)
     learner.step()
-    monkeypatch.setattr("corollary.engine.sgd.pause_wanted", lambda: True)
+    monkeypatch.setattr("corollary.engine.sgd.pause_wanted", lambda **_: True)
     learner.step()  # one update further, if the epoch has several
     monkeypatch.undo()
     resumed = least_squares(**plan)

@@ -78,7 +78,7 @@ def test_registered_systems_are_everywhere(registered, tmp_path):
     assert corollary.create("nearest-mean", sharpness=2.0).sharpness == 2.0
     assert "NearestMean" in corollary.list(role="classifier")
     board = corollary.compare("iris", systems=["nearest-mean", "logistic"])
-    assert {row["system"] for row in board.rows if row["score"] > 0.8} == {"nearest-mean", "logistic"}
+    assert {row["system"] for row in board.rows if row["score"] > 0.8} >= {"nearest-mean", "logistic"}
     X, y = testing.sample_data("table")
     path = NearestMean().fit(X, y).save(tmp_path / "m.safetensors")
     assert type(corollary.load(path)) is NearestMean

@@ -180,7 +180,7 @@ class _BaseNet(GradientTrained):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with ``deep`` those of the module too, as ``module__width``."""
         params: dict[str, Any] = super().get_params(deep)
-        if deep and self.options:
+        if deep and isinstance(self.options, dict):
             params |= {f"module__{key}": value for key, value in self.options.items()}
         return params
 
@@ -450,7 +450,8 @@ class NetRegressor(_BaseNet, GradientRegressor):
 
     def _predict(self, X: Any) -> np.ndarray:
         y = self._outputs(X)
-        return y.reshape(len(y)) if self.target_ndim_ == 1 else y
+        y = y.reshape(len(y)) if self.target_ndim_ == 1 else y
+        return y.astype(X.dtype) if getattr(X, "dtype", None) in (np.float32, np.float64) else y
 
 
 class Net(Transformer, _BaseNet):
