@@ -44,11 +44,19 @@ def test_the_contract(cls):
     testing.check_estimator(cls(**cls._test_params(), random_state=0))
 
 
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "repeated rows make other batches than weighted ones",
+    "check_sample_weight_equivalence_on_sparse_data": "repeated rows make other batches than weighted ones",
+    "check_transformer_preserve_dtypes": "the module's own type decides",
+}
+
+
 @pytest.mark.parametrize("cls", [NetClassifier, NetRegressor, Net])
 def test_scikit_learns_checks(cls):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = sklearn_checks(cls(**cls._test_params(), random_state=0), on_fail=None)
+        model = cls(**cls._test_params(), random_state=0)
+        found = sklearn_checks(model, expected_failed_checks=EXPECTED, on_fail=None)
     assert [r["check_name"] for r in found if r["status"] == "failed"] == []
 
 

@@ -169,7 +169,7 @@ def _killed_and_resumed(fit, folder, cut=20):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sgd.GradientLearner, "_update", counted)
-        patch.setattr(sgd, "pause_wanted", lambda: seen[0] == cut or wanted())
+        patch.setattr(sgd, "pause_wanted", lambda **how: seen[0] == cut or wanted(**how))
         with pytest.raises(PowerCut), Run(folder, checkpoint_every=0):
             fit()
     with Run(folder, resume=True):

@@ -24,12 +24,18 @@ def check_optimizer(optimizer: torch.optim.Optimizer, state: Any) -> None:
         if key not in sizes or not isinstance(kept, dict):
             raise Mismatch(f"the optimiser has {len(sizes)} parameters; got a state of number {key!r}.")
         for name, value in kept.items():
-            if isinstance(value, Tensor) and (
-                value.shape not in (sizes[key], torch.Size([])) or not value.is_floating_point()
-            ):
-                got = f"{value.dtype} of shape {tuple(value.shape)}"
-                raise Mismatch(f"{name} of the optimiser must be of shape {tuple(sizes[key])}; got {got}.")
-            if not isinstance(value, Tensor | int | float | bool | type(None)):
-                raise Mismatch(
-                    f"{name} of the optimiser must be a tensor or a number; got {type(value).__name__}."
-                )
+            for part in (
+                value if isinstance(value, list) else [value]
+            ):  # L-BFGS keeps a list of past directions
+                _check_part(name, part, sizes[key])
+
+
+def _check_part(name: str, value: Any, shape: torch.Size) -> None:
+    """Raise unless a part of an optimiser's state is a number, or a tensor of the parameter's shape."""
+    if isinstance(value, Tensor) and (
+        value.shape not in (shape, torch.Size([])) or not value.is_floating_point()
+    ):
+        got = f"{value.dtype} of shape {tuple(value.shape)}"
+        raise Mismatch(f"{name} of the optimiser must be of shape {tuple(shape)}; got {got}.")
+    if not isinstance(value, Tensor | int | float | bool | type(None)):
+        raise Mismatch(f"{name} of the optimiser must be a tensor or a number; got {type(value).__name__}.")
