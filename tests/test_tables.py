@@ -549,7 +549,7 @@ def test_data_explains_a_table_and_fit_and_predict_read_alike(tmp_path, run):
     assert code == 2 and "fit needs a target to learn from; got churn.csv without one." in wrong
     assert "Add --target churn. Columns: customer_id, signup" in wrong
     code, out, err = run("fit", "logistic", "--data", "churn.csv", "--target", "churn", "--run", "runs/a")
-    assert code == 0 and "left out 'customer_id'" in out, err
+    assert code == 0 and "left out 'customer_id'" in err, out
     new = frame.drop(columns=["churn", "country"]).iloc[[7]].assign(signup="03.04.2020")
     new.to_csv(tmp_path / "new.csv", index=False)
     code, _, err = run("predict", "runs/a", "--data", "new.csv", "--out", "p.csv")

@@ -194,10 +194,11 @@ class BERTRegressor(GradientRegressor, BaseHead):
     --------
     >>> from corollary import BERTRegressor, Training
     >>> texts = ["warm sun", "cold snow", "sun and sea", "snow and ice"] * 6
-    >>> plan = Training(20, learning_rate=0.01, batch_size=8)
+    >>> plan = Training(40, learning_rate=0.01, batch_size=8)
     >>> model = BERTRegressor(1, dimension=16, n_heads=2, training=plan, random_state=0)
-    >>> model.fit(texts, [30.0, -10.0, 30.0, -10.0] * 6).predict(["sun", "snow"]) > 10
-    array([ True, False])
+    >>> sun, snow = model.fit(texts, [30.0, -10.0, 30.0, -10.0] * 6).predict(["warm sun", "cold snow"])
+    >>> bool(sun > 10 > snow)
+    True
     """
 
     _architecture, _task = "BertForSequenceClassification", "regression"
