@@ -178,6 +178,7 @@ def test_parquet_there_and_back(tmp_path):
     [
         ("t.csv", "", {}, "t.csv must have content; got an empty file"),
         ("t.csv", " \n\n", {}, "at least one row; got an empty file"),
+        ("t.csv", ";;\n;\n", {}, "at least one field that is not empty; got separators only"),
         ("t.csv", "a,b\n", {}, "at least one row; got only a header"),
         ("t.csv", "a,b\n1,2\n3\n", {}, "must have 2 fields, as the first; got 1 in line 3"),
         ("t.csv", "a,b\n1,2,3\n", {}, "must have 2 fields, as the first; got 3 in line 2"),

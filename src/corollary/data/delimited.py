@@ -136,6 +136,8 @@ def dialect_of(
     tabbed = name.lower().split(".")[-1] in ("tsv", "tab") or ".tsv." in name.lower()
     separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
     numbered = [(row, i) for row, i in _rows(lines, separator, name) if any(field.strip() for field in row)]
+    if not numbered:
+        raise errors.value("load", f"{name} must have at least one field that is not empty", "separators only")
     skip, rows = _without_title(numbered)
     names, header = _names(rows)
     check_columns(name, len(names))
