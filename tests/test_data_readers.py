@@ -772,6 +772,11 @@ def test_compressed_tables(write, name):
     refuse(write(f"cut.{name}", raw[: len(raw) // 2 + 8]), "must be a whole compressed file")
 
 
+@pytest.mark.parametrize("start", [b"BZh", b"BZh91AY&SY", b"\x1f\x8b", b"\xfd7zXZ\x00", b"PK\x03\x04"])
+def test_what_only_starts_like_an_archive(write, start):
+    refuse(write("t.csv", start + b"a,b\n1,2\n" * 20), "t.csv must be")
+
+
 def test_an_archive_of_several_files(write):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -42,6 +42,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     import gzip
     import lzma
     import zipfile
+    import zlib
 
     with path.open("rb") as file:
         start = file.read(6)
@@ -58,7 +59,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
                 return
             with unpack(file, "rb") as inner:
                 yield cast(BinaryIO, io.BufferedReader(_Counted(inner, path)))
-        except (zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk's, not the archive's: damage has no number
             raise errors.value("load", f"{path.name} must be a whole compressed file", str(error)) from error
 
 

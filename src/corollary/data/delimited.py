@@ -137,7 +137,9 @@ def dialect_of(
     separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
     numbered = [(row, i) for row, i in _rows(lines, separator, name) if any(field.strip() for field in row)]
     if not numbered:
-        raise errors.value("load", f"{name} must have at least one field that is not empty", "separators only")
+        raise errors.value(
+            "load", f"{name} must have at least one field that is not empty", "separators only"
+        )
     skip, rows = _without_title(numbered)
     names, header = _names(rows)
     check_columns(name, len(names))
