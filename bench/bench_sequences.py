@@ -46,7 +46,7 @@ def bucketed_batches(draw: Draw) -> Pair:
 
     def trainer(pool: int) -> Any:
         torch.manual_seed(0)
-        net = SequenceNetwork(50, 2, "gru", hidden_size=hidden, embedding_size=32)
+        net = SequenceNetwork(50, 2, "gru", width=hidden, embedding_dimension=32)
         optimizer = torch.optim.Adam(net.parameters(), 3e-3)
         batches, epoch = RaggedBatches(Ragged.of(X), torch.from_numpy(y), pool=pool), [0]
 

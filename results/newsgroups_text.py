@@ -28,16 +28,16 @@ others used too."""
 BASELINE = "tf-idf and logistic regression"
 EPOCHS, LENGTH, WORDS = 6, 400, 30_000
 SETTINGS = [
-    {"widths": (1, 2), "n_filters": 128, "training__learning_rate": 8e-3},
-    {"widths": (1, 2), "n_filters": 128, "training__learning_rate": 3e-3},
-    {"widths": (2, 3, 4), "n_filters": 64, "training__learning_rate": 3e-3},
+    {"kernel_sizes": (1, 2), "n_filters": 128, "training__learning_rate": 8e-3},
+    {"kernel_sizes": (1, 2), "n_filters": 128, "training__learning_rate": 3e-3},
+    {"kernel_sizes": (2, 3, 4), "n_filters": 64, "training__learning_rate": 3e-3},
 ]
 
 
 def text_cnn() -> GridSearchCV:
     """Return the search that chooses a setting on held-out posts of the training part, then fits all of it."""
     plan = Training(EPOCHS, batch_size=64, schedule="cosine")
-    sizes = {"embedding_size": 64, "max_words": WORDS, "min_count": 2, "max_length": LENGTH}
+    sizes = {"embedding_dimension": 64, "vocabulary_size": WORDS, "min_count": 2, "max_length": LENGTH}
     net = TextCNN(**sizes, dropout=0.3, training=plan, random_state=0)
     grid = [{name: [choice] for name, choice in setting.items()} for setting in SETTINGS]
     return GridSearchCV(net, grid, cv=StratifiedShuffleSplit(1, test_size=0.2, random_state=0))
@@ -47,7 +47,7 @@ def described(search: GridSearchCV) -> str:
     """Return the validated accuracy of every setting, as the page says it."""
     scores = search.cv_results_["mean_test_score"]
     return "; ".join(
-        f"{setting['n_filters']} filters each of {', '.join(map(str, setting['widths']))} words at "
+        f"{setting['n_filters']} filters each of {', '.join(map(str, setting['kernel_sizes']))} words at "
         f"{setting['training__learning_rate']:g}: {score:.3f}"
         for setting, score in zip(search.cv_results_["params"], scores)
     )

@@ -36,7 +36,7 @@ def run(out: Path) -> dict[str, Any]:
         for seed in SEEDS:
             model = SequenceClassifier(
                 cell,
-                hidden_size=WIDTH,
+                width=WIDTH,
                 n_layers=LAYERS,
                 pooling="mean",
                 dropout=0.2,

@@ -21,15 +21,15 @@ with its default learning rate falling along a cosine, batches of 32, dropout 0.
 and translate by a beam of 4. The loss is in nats per word and mark of the held-out references."""
 SHOWN = 8
 MODELS = {
-    "Seq2Seq, no attention": lambda plan: Seq2Seq(attention=False, embedding_size=128, **_common(plan)),
-    "Seq2Seq, attention": lambda plan: Seq2Seq(attention=True, embedding_size=128, **_common(plan)),
+    "Seq2Seq, no attention": lambda plan: Seq2Seq(attention=False, embedding_dimension=128, **_common(plan)),
+    "Seq2Seq, attention": lambda plan: Seq2Seq(attention=True, embedding_dimension=128, **_common(plan)),
     "Transformer": lambda plan: Transformer(2, dimension=128, n_heads=4, inner=256, **_common(plan)),
 }
 
 
 def _common(plan: Training) -> dict[str, Any]:
     return {
-        "dropout": 0.2, "unit": "word", "max_words": WORDS, "beam_size": 4, "training": plan, "random_state": 0,
+        "dropout": 0.2, "unit": "word", "vocabulary_size": WORDS, "beam_size": 4, "training": plan, "random_state": 0,
     }  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_a_label_for_every_step(here):
     lengths = rng.integers(2, 6, size=80)
     X = rng.normal(size=(lengths.sum(), 2))
     np.savez("steps.npz", X=X, lengths=lengths, y=(X[:, 0] > 0).astype(int))
-    sets = ["--set", "hidden_size=8", "--set", "training.epochs=40"]
+    sets = ["--set", "width=8", "--set", "training.epochs=40"]
     told = json.loads(here("fit", "sequence-tagger", "--data", "steps.npz", *sets, "--run", "r", "--json"))
     assert told["held-out accuracy"] > 0.7
     here("predict", "r", "--data", "steps.npz", "--out", "p.csv")

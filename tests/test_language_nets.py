@@ -70,7 +70,7 @@ NETS = {
         (draw(12, 3, 7, PLACES),),
     ),
     "text-cnn": (
-        lambda dropout: TextCNNNetwork(12, 3, embedding_size=8, n_filters=8, dropout=dropout),
+        lambda dropout: TextCNNNetwork(12, 3, embedding_dimension=8, n_filters=8, dropout=dropout),
         (TOKENS,),
     ),
 }

@@ -168,9 +168,7 @@ def test_images_and_their_standardisation(net, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_sequences_of_other_lengths(cell, pooling, tmp_path):
     X, y = testing.sample_data("sequence")
-    model = SequenceClassifier(cell=cell, hidden_size=4, pooling=pooling, training=Training(epochs=1)).fit(
-        X, y
-    )
+    model = SequenceClassifier(cell=cell, width=4, pooling=pooling, training=Training(epochs=1)).fit(X, y)
     agree(model, X[:9], tmp_path / "net.onnx")
 
 

@@ -59,6 +59,6 @@ def test_lstm_of_equal_lengths(dtype):
         np.random.default_rng(0).normal(size=(6, 5, 3)).astype(dtype)
     )  # oneDNN has no LSTM in bfloat16 on most CPUs
     with Run(precision="bf16-mixed"):
-        model = SequenceClassifier(cell="lstm", hidden_size=4, training=Training(epochs=1)).fit(X, [0, 1] * 3)
+        model = SequenceClassifier(cell="lstm", width=4, training=Training(epochs=1)).fit(X, [0, 1] * 3)
     assert np.isfinite(model.predict_proba(X)).all()
     assert torch.backends.mkldnn.enabled or not torch.backends.mkldnn.is_available()

@@ -91,9 +91,7 @@ def test_a_wider_beam_never_finds_less_than_greedy(seed, length_penalty):
 @pytest.mark.parametrize("attention", [True, False])
 def test_no_padding_leaks_and_every_parameter_gets_a_gradient(cell, attention):
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(
-        9, 8, cell, hidden_size=6, embedding_size=5, n_layers=2, attention=attention
-    ).double()
+    net = Seq2SeqNetwork(9, 8, cell, width=6, embedding_dimension=5, n_layers=2, attention=attention).double()
     x, y = torch.randint(4, 9, (2, 6)), torch.randint(4, 8, (2, 5))
     lengths = torch.tensor([6, 3])
     x[1, 3:] = 0
@@ -105,7 +103,7 @@ def test_no_padding_leaks_and_every_parameter_gets_a_gradient(cell, attention):
 
 def test_decoding_step_by_step_equals_all_at_once():
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(9, 8, "lstm", hidden_size=6, embedding_size=5).double()
+    net = Seq2SeqNetwork(9, 8, "lstm", width=6, embedding_dimension=5).double()
     x, y = torch.randint(4, 9, (2, 6)), torch.randint(4, 8, (2, 5))
     memory, state = net.encode(x, None)
     steps = []
@@ -117,7 +115,7 @@ def test_decoding_step_by_step_equals_all_at_once():
 
 def test_teacher_forcing_gives_each_step_the_true_past_and_nothing_else():
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(9, 8, hidden_size=6, embedding_size=5).double().train()
+    net = Seq2SeqNetwork(9, 8, width=6, embedding_dimension=5).double().train()
     x, y = torch.randint(4, 9, (1, 6)), torch.tensor([[1, 4, 5, 6, 7]])
     other = torch.tensor([[1, 4, 7, 6, 7]])  # differs at step 2
     same = (net(x, None, y) == net(x, None, other)).all(-1)[0]
@@ -126,7 +124,7 @@ def test_teacher_forcing_gives_each_step_the_true_past_and_nothing_else():
 
 def test_mixing_grows_to_its_probability_and_is_saved():
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(9, 8, hidden_size=6, embedding_size=5, mixing=0.8, mixing_steps=4).double().train()
+    net = Seq2SeqNetwork(9, 8, width=6, embedding_dimension=5, mixing=0.8, mixing_steps=4).double().train()
     x, y = torch.randint(4, 9, (2, 6)), torch.randint(4, 8, (2, 5))
     torch.testing.assert_close(net(x, None, y), net.eval()(x, None, y))  # the first batch is all true
     seen = []
@@ -134,14 +132,14 @@ def test_mixing_grows_to_its_probability_and_is_saved():
         seen.append(float(net.mixing_probability()))
         net.train()(x, None, y)
     assert seen == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])
-    twin = Seq2SeqNetwork(9, 8, hidden_size=6, embedding_size=5, mixing=0.8, mixing_steps=4)
+    twin = Seq2SeqNetwork(9, 8, width=6, embedding_dimension=5, mixing=0.8, mixing_steps=4)
     twin.load_state_dict(net.state_dict())
     assert int(twin.trained) == int(net.trained) == 6
 
 
 def test_mixing_mixes_in_its_proportion():
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(9, 8, hidden_size=6, embedding_size=5, mixing=0.3)
+    net = Seq2SeqNetwork(9, 8, width=6, embedding_dimension=5, mixing=0.3)
     with torch.no_grad():
         net.head.bias[7] = 100.0  # its own symbol is 7, whatever it reads
     given = []
@@ -153,7 +151,7 @@ def test_mixing_mixes_in_its_proportion():
 
 def test_the_estimator_schedules_the_mixing_over_its_fit():
     X, y = reversal(20)
-    options = {"hidden_size": 4, "mixing": 0.5, "training": Training(3, batch_size=8), "random_state": 0}
+    options = {"width": 4, "mixing": 0.5, "training": Training(3, batch_size=8), "random_state": 0}
     grown = Seq2Seq(**options).fit(X, y)
     assert grown.mixing_steps_ == int(grown.module_.trained) == 9  # three batches an epoch
     assert float(grown.module_.mixing_probability()) == 0.5
@@ -162,7 +160,7 @@ def test_the_estimator_schedules_the_mixing_over_its_fit():
 
 def test_mixing_feeds_the_decoder_its_own_symbols():
     torch.manual_seed(0)
-    net = Seq2SeqNetwork(9, 8, hidden_size=6, embedding_size=5, mixing=1.0).double()
+    net = Seq2SeqNetwork(9, 8, width=6, embedding_dimension=5, mixing=1.0).double()
     x, y = torch.randint(4, 9, (2, 6)), torch.randint(4, 8, (2, 5))
     mixed = net.train()(x, None, y)
     own = torch.cat([y[:, :1], mixed.argmax(-1)[:, :-1]], 1)
@@ -178,7 +176,7 @@ def reversal(n=300, seed=0):
 
 def test_reversal_is_learned_and_attention_runs_backwards():
     plan = Training(40, learning_rate=0.01, batch_size=32, schedule="cosine")
-    model = Seq2Seq(hidden_size=48, embedding_size=16, training=plan, random_state=0)
+    model = Seq2Seq(width=48, embedding_dimension=16, training=plan, random_state=0)
     model.fit(*reversal())
     X, y = reversal(60, seed=1)
     assert model.score(X, y) > 0.75  # eight seeds reach 0.96 to 1; guesses none
@@ -194,7 +192,7 @@ def test_reversal_is_learned_and_attention_runs_backwards():
 def barely_trained():
     """Probabilities that leave the search something to do."""
     X, y = ["ab", "ba", "bb", "a"] * 4, ["ba", "ab", "bb", "a"] * 4
-    settings = {"hidden_size": 8, "embedding_size": 4, "max_length": 3, "length_penalty": 0.0}
+    settings = {"width": 8, "embedding_dimension": 4, "max_length": 3, "length_penalty": 0.0}
     return Seq2Seq(**settings, training=Training(2), random_state=0).fit(X, y)
 
 
@@ -229,9 +227,9 @@ def test_pairs_and_weights_do_not_depend_on_the_company(barely_trained):
 def test_words_as_units():
     X = ["the red cat", "the blue dog", "a red dog", "a blue cat"] * 6
     y = ["el gato rojo", "el perro azul", "un perro rojo", "un gato azul"] * 6
-    model = Seq2Seq(
-        unit="word", hidden_size=32, training=Training(60, learning_rate=0.01), random_state=0
-    ).fit(X, y)
+    model = Seq2Seq(unit="word", width=32, training=Training(60, learning_rate=0.01), random_state=0).fit(
+        X, y
+    )
     assert model.predict(["The red cat", "a red dog"]) == ["el gato rojo", "un perro rojo"]
 
 
@@ -242,7 +240,7 @@ def test_seq2seq_bad_input():
         Seq2Seq().fit(["a", "b"], None)
     with pytest.raises(TypeError, match="every document must be a string; got NoneType at 1. Use"):
         Seq2Seq().fit(["a", "b"], ["c", None])
-    model = Seq2Seq(attention=False, hidden_size=4, training=Training(1), random_state=0).fit(["a"], ["b"])
+    model = Seq2Seq(attention=False, width=4, training=Training(1), random_state=0).fit(["a"], ["b"])
     with pytest.raises(ValueError, match="needs attention=True"):
         model.attention_weights(["a"], ["b"])
     for question in (model.score, model.score_pairs):

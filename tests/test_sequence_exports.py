@@ -35,12 +35,12 @@ VECTORS = torch.sin(torch.arange(63.0) ** 2).reshape(3, 7, 3)
 
 def both_ways(cell, dropout):
     n_layers = 2 if cell in RECURRENT else 1
-    options = {"bidirectional": True, "embedding_size": 5, "dropout": dropout}
-    return SequenceNetwork(12, 3, cell, hidden_size=6, n_layers=n_layers, **options)
+    options = {"bidirectional": True, "embedding_dimension": 5, "dropout": dropout}
+    return SequenceNetwork(12, 3, cell, width=6, n_layers=n_layers, **options)
 
 
 def every_step(cell, dropout):
-    return SequenceNetwork(3, 2, cell, hidden_size=6, n_layers=2, pooling=None, dropout=dropout)
+    return SequenceNetwork(3, 2, cell, width=6, n_layers=2, pooling=None, dropout=dropout)
 
 
 # name -> (make(dropout), inputs)
@@ -50,9 +50,9 @@ NETS = {
     "lru-layer": (lambda p: LRU(3, 5), (VECTORS,)),
     "temporal-conv": (lambda p: TemporalConvNet(7, (6, 6), dropout=p), (VECTORS,)),
     "memory": (lambda p: MemoryNet(12, 3, width=8, n_facts=7), (X[:, :, None].repeat(1, 1, 2), X)),
-    "seq2seq": (lambda p: Full(Seq2SeqNetwork(12, 9, hidden_size=8, dropout=p)), (X, Y)),
+    "seq2seq": (lambda p: Full(Seq2SeqNetwork(12, 9, width=8, dropout=p)), (X, Y)),
     "seq2seq-lstm-plain": (
-        lambda p: Full(Seq2SeqNetwork(12, 9, "lstm", hidden_size=8, n_layers=2, attention=False, dropout=p)),
+        lambda p: Full(Seq2SeqNetwork(12, 9, "lstm", width=8, n_layers=2, attention=False, dropout=p)),
         (X, Y),
     ),
     "textcnn": (lambda p: TextCNNNetwork(12, 3, dropout=p), (X,)),

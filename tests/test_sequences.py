@@ -91,7 +91,7 @@ def test_cells_are_torchs(cell):
 def test_no_padding_leaks(cell, bidirectional, pooling):
     torch.manual_seed(0)
     net = SequenceNetwork(
-        3, 2, cell, hidden_size=6, n_layers=2, bidirectional=bidirectional, pooling=pooling
+        3, 2, cell, width=6, n_layers=2, bidirectional=bidirectional, pooling=pooling
     ).double()
     x, lengths = Ragged.of(ragged([7, 2, 5, 1]), torch.float64).padded(torch.arange(4))
     together = net(x, lengths)
@@ -118,7 +118,7 @@ def test_one_direction_never_looks_ahead(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_no_gradient_leaks_from_the_padding(cell):
     torch.manual_seed(0)
-    net = SequenceNetwork(3, 2, cell, hidden_size=6, n_layers=2, bidirectional=True).double()
+    net = SequenceNetwork(3, 2, cell, width=6, n_layers=2, bidirectional=True).double()
     x, lengths = Ragged.of(ragged([7, 2, 5]), torch.float64).padded(torch.arange(3))
     (grad,) = torch.autograd.grad(net(x.requires_grad_(), lengths).square().sum(), x)
     inside = padding_mask(lengths, 7)
@@ -140,12 +140,12 @@ def test_truncation_cuts_gradients_and_not_states(cell):
 @pytest.mark.parametrize("cell", RECURRENT)
 def test_truncation_is_an_option_of_the_estimator(cell):
     X, y = [np.arange(8), np.arange(8)[::-1]] * 4, [0, 1] * 4
-    model = SequenceClassifier(cell, hidden_size=6, truncation=3, training=Training(1), random_state=0)
+    model = SequenceClassifier(cell, width=6, truncation=3, training=Training(1), random_state=0)
     net = model.fit(X, y).module_.train()
     net(torch.arange(8)[None]).sum().backward()  # code t stands at step t; cuts are before 3 and 6
     reached = (net.inputs.weight.grad != 0).any(1)
     assert reached.tolist() == [False] * 6 + [True] * 2
-    whole = SequenceNetwork(8, 2, cell, hidden_size=6, embedding_size=32)
+    whole = SequenceNetwork(8, 2, cell, width=6, embedding_dimension=32)
     whole.load_state_dict(net.state_dict())
     torch.testing.assert_close(net(torch.arange(8)[None]), whole(torch.arange(8)[None]))  # states go on
 
@@ -154,7 +154,7 @@ def test_truncated_training_learns_what_lies_after_the_cut():
     rng = np.random.default_rng(0)
     X = [rng.integers(0, 4, size=rng.integers(2, 9)) for _ in range(48)]
     y = [int(x[-1] % 2) for x in X]
-    model = SequenceClassifier("gru", hidden_size=16, truncation=3, training=MARKED, random_state=0)
+    model = SequenceClassifier("gru", width=16, truncation=3, training=MARKED, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.95
 
 
@@ -184,7 +184,7 @@ def first_decides(n=64, seed=0):
 def test_one_batch_can_be_overfitted(cell):
     X, y = first_decides(16)
     model = SequenceClassifier(
-        cell, hidden_size=16, n_layers=2, training=Training(80, learning_rate=0.01), random_state=0
+        cell, width=16, n_layers=2, training=Training(80, learning_rate=0.01), random_state=0
     )
     assert model.fit(X, y).score(X, y) == 1.0
 
@@ -194,15 +194,13 @@ def test_ids_of_the_catalog_lead_to_the_real_thing():
     assert (both.cell, both.bidirectional, both.n_layers) == ("rnn", True, 1)
     assert (deep.cell, deep.bidirectional, deep.n_layers) == ("rnn", False, 4)
     X, y = first_decides(12)
-    deep = corollary.create("deep-rnn", hidden_size=5, training=Training(1), random_state=0).fit(X, y)
+    deep = corollary.create("deep-rnn", width=5, training=Training(1), random_state=0).fit(X, y)
     assert deep.module_.encoder.cell.num_layers == 3
     assert both.set_params(training=Training(1)).fit(X, y).module_.encoder.cell.bidirectional
 
 
 def test_classes_of_new_sequences():
-    model = SequenceClassifier("gru", hidden_size=24, training=MARKED, random_state=0).fit(
-        *first_decides(200)
-    )
+    model = SequenceClassifier("gru", width=24, training=MARKED, random_state=0).fit(*first_decides(200))
     assert model.score(*first_decides(100, seed=1)) > 0.95
     assert model.predict_proba(first_decides(5)[0]).sum(1) == pytest.approx(np.ones(5))
 
@@ -219,9 +217,9 @@ def test_predictions_do_not_depend_on_the_company(cell):
 def test_float64_vectors_stay_float64_and_scale_does_not_matter():
     X = [x.astype(np.float64) for x in ragged([3, 5, 4, 6] * 5)]
     y = [int(x[0, 0] > 0) for x in X]
-    model = SequenceClassifier(hidden_size=4, training=Training(2), random_state=0).fit(X, y)
+    model = SequenceClassifier(width=4, training=Training(2), random_state=0).fit(X, y)
     assert model.predict_proba(X).dtype == np.float64
-    scaled = SequenceClassifier(hidden_size=4, training=Training(2), random_state=0).fit(
+    scaled = SequenceClassifier(width=4, training=Training(2), random_state=0).fit(
         [1000 * x + 5 for x in X], y
     )
     np.testing.assert_allclose(
@@ -231,12 +229,12 @@ def test_float64_vectors_stay_float64_and_scale_does_not_matter():
 
 def test_early_stopping_holds_out_sequences():
     training = Training(50, early_stopping=True, patience=2, validation_fraction=0.25)
-    model = SequenceClassifier(hidden_size=4, training=training, random_state=0).fit(*first_decides())
+    model = SequenceClassifier(width=4, training=training, random_state=0).fit(*first_decides())
     assert "validation_loss" in model.history_[0] and len(model.history_) <= 50
 
 
 def test_unknown_characters_are_unknown():
-    model = SequenceClassifier(hidden_size=4, training=Training(1), random_state=0).fit(["ab", "ba"], [0, 1])
+    model = SequenceClassifier(width=4, training=Training(1), random_state=0).fit(["ab", "ba"], [0, 1])
     assert model.alphabet_ == "ab"
     np.testing.assert_array_equal(model.predict_proba(["?b"]), model.predict_proba(["!b"]))
 
@@ -247,7 +245,7 @@ def test_words_as_steps(tmp_path):
     rng = np.random.default_rng(0)
     X = [[words[i] for i in rng.integers(0, 5, size=rng.integers(1, 6))] for _ in range(60)]
     y = [["colour" if word in words[:2] else "number" for word in text] for text in X]
-    model = SequenceTagger(hidden_size=8, training=Training(20, learning_rate=0.02), random_state=0).fit(X, y)
+    model = SequenceTagger(width=8, training=Training(20, learning_rate=0.02), random_state=0).fit(X, y)
     assert model.kind_ == "token" and model.alphabet_ == sorted(words)
     assert model.score(X, y) > 0.9
     assert [len(tags) for tags in model.predict([["red", "blue"], ["two"]])] == [2, 1]  # one is unknown
@@ -263,7 +261,7 @@ def test_weights_of_samples_and_classes():
     a, b = np.unique(y)
     keep = np.arange(40) < 20
     make = lambda **options: SequenceClassifier(
-        hidden_size=4, training=Training(2, batch_size=4), random_state=0, **options
+        width=4, training=Training(2, batch_size=4), random_state=0, **options
     )
     weight = np.where(keep, 1.0, 0.0)  # some batches weigh nothing at all
     ignoring = make().fit(X, np.where(keep, y, a), sample_weight=weight)
@@ -281,8 +279,8 @@ def test_tags_need_both_sides():
     rng = np.random.default_rng(0)
     X = [rng.integers(0, 4, size=rng.integers(2, 8)) for _ in range(100)]
     y = [["same" if b == x[-1] else "other" for b in x] for x in X]  # the last code decides every tag
-    both = SequenceTagger(hidden_size=24, training=MARKED, random_state=0).fit(X, y)
-    ahead = SequenceTagger(hidden_size=24, bidirectional=False, training=MARKED, random_state=0).fit(X, y)
+    both = SequenceTagger(width=24, training=MARKED, random_state=0).fit(X, y)
+    ahead = SequenceTagger(width=24, bidirectional=False, training=MARKED, random_state=0).fit(X, y)
     assert both.score(X, y) > 0.97 > ahead.score(X, y)
     assert [len(p) for p in both.predict(X)] == [len(x) for x in X]
     assert all(p.shape == (len(x), 2) for p, x in zip(both.predict_proba(X), X))
@@ -291,9 +289,7 @@ def test_tags_need_both_sides():
 @pytest.mark.parametrize("cell", RECURRENT)
 def test_forecasts_from_the_state_are_those_of_reading_again(cell):
     X = [x.astype(np.float64) for x in ragged([9, 4, 7, 2], width=2)]
-    model = SequenceForecaster(
-        cell, horizon=6, hidden_size=5, n_layers=2, training=Training(2), random_state=0
-    )
+    model = SequenceForecaster(cell, horizon=6, width=5, n_layers=2, training=Training(2), random_state=0)
     model.fit(X)
     again = np.stack(model._evaluate(X, model._reread))
     np.testing.assert_allclose(model.predict(X), again, rtol=1e-9, atol=1e-12)  # float64, other batches
@@ -302,9 +298,7 @@ def test_forecasts_from_the_state_are_those_of_reading_again(cell):
 def test_forecasts_follow_a_rule_and_ends_do_not_depend_on_the_company():
     rng = np.random.default_rng(0)
     series = [np.sin(0.4 * np.arange(rng.integers(30, 60)) + p) for p in rng.uniform(0, 6, 40)]
-    model = SequenceForecaster(
-        horizon=5, hidden_size=24, training=Training(40, learning_rate=0.01), random_state=0
-    )
+    model = SequenceForecaster(horizon=5, width=24, training=Training(40, learning_rate=0.01), random_state=0)
     model.fit([s[:-5] for s in series])
     found = model.predict([s[:-5] for s in series])
     assert found.shape == (40, 5, 1)
@@ -376,9 +370,7 @@ def test_bad_input_is_named(model, X, y, message):
 
 
 def test_bad_questions_are_named():
-    model = SequenceClassifier(hidden_size=4, training=Training(1), random_state=0).fit(
-        [[0, 1], [2, 3]], [0, 1]
-    )
+    model = SequenceClassifier(width=4, training=Training(1), random_state=0).fit([[0, 1], [2, 3]], [0, 1])
     with pytest.raises(
         ValueError, match="below the vocabulary size 4; got 9 in sequence 1. Fit on data with"
     ):
@@ -387,7 +379,7 @@ def test_bad_questions_are_named():
         model.predict([[1], []])
     with pytest.raises(ValueError, match="of integers, as in fit; got strings"):
         model.predict(["ab"])
-    series = SequenceForecaster(hidden_size=4, training=Training(1), random_state=0).fit([[0.0, 1.0, 2.0]])
+    series = SequenceForecaster(width=4, training=Training(1), random_state=0).fit([[0.0, 1.0, 2.0]])
     with pytest.raises(ValueError, match="score needs at least two"):
         series.score([[1.0]])
     with pytest.raises(ValueError, match="dimension 1; got 2 in sequence 0. Give every step the same"):

@@ -35,7 +35,7 @@ def brute_force(net, tokens):
     """Equation 1 for one text without padding."""
     x = net.words(torch.tensor(tokens, dtype=torch.int64))
     found = []
-    for width, layer in zip(net.widths, net.filters):
+    for width, layer in zip(net.kernel_sizes, net.filters):
         rows = torch.cat([x, x.new_zeros(max(0, width - len(x)), x.shape[1])])
         scores = [
             (layer.weight * rows[i : i + width].T).sum((1, 2)) + layer.bias
@@ -48,7 +48,7 @@ def brute_force(net, tokens):
 @pytest.mark.parametrize("tokens", [[4, 5, 6, 7, 8, 9], [4, 5, 6], [7], []])
 def test_text_cnn_is_its_equation_in_any_company(tokens):
     torch.manual_seed(0)
-    net = TextCNNNetwork(12, 3, embedding_size=5, n_filters=4).double().eval()
+    net = TextCNNNetwork(12, 3, embedding_dimension=5, n_filters=4).double().eval()
     others = [[4] * 9, [10, 11]]
     lengths = torch.tensor([len(tokens), 9, 2])
     batch = torch.zeros(3, 9, dtype=torch.int64)
@@ -59,7 +59,7 @@ def test_text_cnn_is_its_equation_in_any_company(tokens):
 
 def test_text_cnn_gradients_types_and_export(tmp_path):
     torch.manual_seed(0)
-    net = TextCNNNetwork(12, 3, embedding_size=5, n_filters=4, dropout=0.0)
+    net = TextCNNNetwork(12, 3, embedding_dimension=5, n_filters=4, dropout=0.0)
     tokens = torch.randint(4, 12, (6, 7))
     net(tokens).square().sum().backward()
     assert all((p.grad != 0).any() for p in net.parameters())
@@ -83,7 +83,7 @@ def test_text_cnn_learns_phrases_not_words():
 
 
 def test_text_cnn_bad_input():
-    with pytest.raises(ValueError, match="widths must be positive"):
+    with pytest.raises(ValueError, match="kernel_sizes must be positive"):
         TextCNN((0,)).fit(["a", "b"], [0, 1])
     with pytest.raises(TypeError, match="every document must be a string"):
         TextCNN().fit(["a", 3], [0, 1])
@@ -143,7 +143,7 @@ def test_generation_is_linear_in_time():
 
 def test_wavenet_learns_a_rhythm_and_its_probabilities_sum_to_one():
     X = [np.tile([0, 1, 2, 3], 6)[i : i + 16] for i in range(4)] * 4
-    model = WaveNet(3, channels=12, training=Training(60, learning_rate=0.01), random_state=0).fit(X)
+    model = WaveNet(3, width=12, training=Training(60, learning_rate=0.01), random_state=0).fit(X)
     assert model.history_[-1]["loss"] < 0.15  # only the phase is to be guessed: ln(4) / 16 = 0.087
     made = model.generate([X[0]], 8, temperature=0)
     np.testing.assert_array_equal(made, [[0, 1, 2, 3, 0, 1, 2, 3]])
@@ -175,7 +175,7 @@ def test_wavenet_bad_input(X, message):
 
 
 def test_wavenet_bad_questions():
-    model = WaveNet(2, channels=4, training=Training(1), random_state=0).fit([[0, 1, 2]])
+    model = WaveNet(2, width=4, training=Training(1), random_state=0).fit([[0, 1, 2]])
     with pytest.raises(ValueError, match="temperature must not be negative"):
         model.generate([[0]], 3, temperature=-1)
     with pytest.raises(ValueError, match="below the vocabulary size 3"):

@@ -35,7 +35,7 @@ def softmax_gating(rng, claim):
     queries, X = rng.normal(size=(3, 4)), rng.normal(size=(6, 4))
     gated = claim(queries @ X.T, X)
     with seeded(0):
-        net = Seq2SeqNetwork(2, 2, hidden_size=4, embedding_size=2)
+        net = Seq2SeqNetwork(2, 2, width=4, embedding_dimension=2)
     weights = net.attend(tensor(queries[None]), (None, tensor(X[None]), None))[0].numpy()
     directions = rng.normal(size=(4, 50))  # in every direction the result lies between the extreme inputs
     return all_of(

@@ -49,7 +49,7 @@ def chain_rule(rng, claim):
     codes = torch.tensor(list(product(range(3), repeat=3)))
     with seeded(int(rng.integers(2**31))), torch.no_grad():
         begun = torch.cat([torch.full((27, 1), 3), codes[:, :-1]], 1)  # number 3 begins a wave or a text
-        wave = WaveNetwork(3, channels=4, skip_channels=4, n_layers=2).double()(begun)
+        wave = WaveNetwork(3, width=4, skip_width=4, n_layers=2).double()(begun)
         text = Decoder(4, 3, 4, 1, 2).double()(begun)[:, :, :3]
     sums = [
         claim(logits.softmax(-1).gather(2, codes[:, :, None])[:, :, 0].numpy()).sum()

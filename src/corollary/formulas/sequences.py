@@ -31,7 +31,7 @@ def gating(rng, claim):
     share = claim(G, zeta, z) / z
     # one layer of WaveNet: what the filter says, gated by what the gate sees of the same two steps
     with seeded(int(rng.integers(2**31))):
-        layer = WaveNetwork(4, channels=5, skip_channels=3, n_layers=1).double().layers[0]
+        layer = WaveNetwork(4, width=5, skip_width=3, n_layers=1).double().layers[0]
     W, b = layer.gates.weight.detach().numpy(), layer.gates.bias.detach().numpy()
     seen = rng.normal(size=(5, 2))
     signal = np.einsum("ick,ck->i", W, seen) + b
@@ -264,7 +264,7 @@ def factorisation(rng, claim):
         outcomes.append(equal(chance, conditional(1, x[: len(past) + 1], past), tol=1e-12))
     # the library's network, which has read all of x: a whole answer at once, and symbol by symbol
     with seeded(int(rng.integers(2**31))), torch.no_grad():
-        net = Seq2SeqNetwork(6, 6, hidden_size=4, embedding_size=3).double().eval()
+        net = Seq2SeqNetwork(6, 6, width=4, embedding_dimension=3).double().eval()
         source, y = torch.tensor([[3, 5, 4]]), (4, 3, 5)
 
         def law(symbols):

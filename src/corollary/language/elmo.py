@@ -44,12 +44,14 @@ __all__ = ["ELMo", "ELMoNetwork", "LayerMix"]
 class CharacterCNN(nn.Module):
     """Vectors (..., width) of words given as characters (..., c); number 0 pads."""
 
-    def __init__(self, n_characters: int, width: int, embedding_size: int = 16) -> None:
+    def __init__(self, n_characters: int, width: int, embedding_dimension: int = 16) -> None:
         super().__init__()
-        self.characters = nn.Embedding(n_characters, embedding_size, padding_idx=0)
+        self.characters = nn.Embedding(n_characters, embedding_dimension, padding_idx=0)
         self.widths = (1, 2, 3)
         sizes = (width - 2 * (width // 3), width // 3, width // 3)
-        self.filters = nn.ModuleList(nn.Conv1d(embedding_size, n, w) for n, w in zip(sizes, self.widths) if n)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(embedding_dimension, n, w) for n, w in zip(sizes, self.widths) if n
+        )
         self.highway = nn.Linear(width, 2 * width)
 
     def forward(self, characters: Tensor) -> Tensor:
@@ -144,7 +146,7 @@ class ELMo(Transformer, GradientTrained):
         LSTMs in each direction.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
-    max_words : int, default=10000
+    vocabulary_size : int, default=10000
         How many words are told apart as answers; any word can be read.
     max_length : int, default=200
         How many words of a text are read.
@@ -192,7 +194,7 @@ class ELMo(Transformer, GradientTrained):
         "width": [Interval(Integral, 3, None, closed="left")],
         "n_layers": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
-        "max_words": [Interval(Integral, 1, None, closed="left")],
+        "vocabulary_size": [Interval(Integral, 1, None, closed="left")],
         "max_length": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -209,7 +211,7 @@ class ELMo(Transformer, GradientTrained):
         *,
         n_layers=2,
         dropout=0.1,
-        max_words=10000,
+        vocabulary_size=10000,
         max_length=200,
         training=None,
         random_state=None,
@@ -217,7 +219,7 @@ class ELMo(Transformer, GradientTrained):
         self.width = width
         self.n_layers = n_layers
         self.dropout = dropout
-        self.max_words = max_words
+        self.vocabulary_size = vocabulary_size
         self.max_length = max_length
         self.training = training
         self.random_state = random_state
@@ -249,7 +251,7 @@ class ELMo(Transformer, GradientTrained):
     def _learner(self, data: Data) -> Any:
         if data.y is None:
             self.__dict__.pop("classes_", None)
-        self.vocabulary_ = words.vocabulary(data.X, "word", self.max_words)
+        self.vocabulary_ = words.vocabulary(data.X, "word", self.vocabulary_size)
         self.alphabet_ = words.vocabulary([text.lower() for text in data.X], "character")
         device = current().device
         codes = [c[: self.max_length] for c in words.encode(data.X, self.vocabulary_, "word")]

@@ -179,7 +179,7 @@ class Transformer(BaseTranslator):
         Share of activations dropped at random while training; more regularises more.
     unit : {"character", "word"}, default="character"
         What a symbol is.
-    max_words : int, default=20000
+    vocabulary_size : int, default=20000
         How many of the most frequent symbols are told apart.
     beam_size : int, default=1
         How many beginnings ``predict`` follows; more find more probable texts, and cost as much more.
@@ -245,7 +245,7 @@ class Transformer(BaseTranslator):
         inner=256,
         dropout=0.1,
         unit="character",
-        max_words=20000,
+        vocabulary_size=20000,
         beam_size=1,
         length_penalty=1.0,
         max_length=200,
@@ -258,7 +258,7 @@ class Transformer(BaseTranslator):
         self.inner = inner
         self.dropout = dropout
         self.unit = unit
-        self.max_words = max_words
+        self.vocabulary_size = vocabulary_size
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length

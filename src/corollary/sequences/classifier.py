@@ -29,13 +29,13 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     ----------
     cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
         What reads the sequence. Gated cells remember longer than "rnn"; "lru" and "tcn" are faster on long ones.
-    hidden_size : int, default=64
+    width : int, default=64
         Width of the states. Wider remembers more.
     n_layers : int, default=1
         Depth; for "tcn" each further layer also doubles how far back it sees.
     bidirectional : bool, default=False
         Whether to read from both ends.
-    embedding_size : int, default=32
+    embedding_dimension : int, default=32
         Width of the embedding of integers, characters and words.
     pooling : {"last", "mean", "max"}, default="last"
         How the states become one vector.
@@ -68,7 +68,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
 
     Notes
     -----
-    Minimises the mean cross-entropy. An epoch costs O(steps * hidden_size^2 * n_layers). Batches are cut from
+    Minimises the mean cross-entropy. An epoch costs O(steps * width^2 * n_layers). Batches are cut from
     sequences of like lengths. torch's own cells are used; its GRU applies the reset gate after the matrix product
     and names the update gate's complement, which is the notes' GRU up to names.
 
@@ -81,7 +81,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     --------
     >>> from corollary import SequenceClassifier
     >>> words = ["aab", "ab", "aaab", "bba", "ba", "bbba"] * 5
-    >>> model = SequenceClassifier("gru", hidden_size=8, random_state=0).fit(words, [0, 0, 0, 1, 1, 1] * 5)
+    >>> model = SequenceClassifier("gru", width=8, random_state=0).fit(words, [0, 0, 0, 1, 1, 1] * 5)
     >>> model.predict(["aaaab", "bbbba"])
     array([0, 1])
     """
@@ -96,10 +96,10 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         self,
         cell="gru",
         *,
-        hidden_size=64,
+        width=64,
         n_layers=1,
         bidirectional=False,
-        embedding_size=32,
+        embedding_dimension=32,
         pooling="last",
         dropout=0.0,
         truncation=None,
@@ -108,10 +108,10 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         random_state=None,
     ):
         self.cell = cell
-        self.hidden_size = hidden_size
+        self.width = width
         self.n_layers = n_layers
         self.bidirectional = bidirectional
-        self.embedding_size = embedding_size
+        self.embedding_dimension = embedding_dimension
         self.pooling = pooling
         self.dropout = dropout
         self.truncation = truncation

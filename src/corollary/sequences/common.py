@@ -130,10 +130,10 @@ class BaseSequenceNetwork(BaseSequence):
     _training_defaults = {"epochs": 30, "learning_rate": 3e-3, "batch_size": 32, "clip_norm": 1.0}
     _parameter_constraints = {
         "cell": [StrOptions(set(CELLS))],
-        "hidden_size": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
         "n_layers": [Interval(Integral, 1, None, closed="left")],
         "bidirectional": ["boolean"],
-        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "embedding_dimension": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "truncation": [None, Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
@@ -146,7 +146,7 @@ class BaseSequenceNetwork(BaseSequence):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"hidden_size": 8, "training": Training(epochs=3, learning_rate=0.01)}
+        return {"width": 8, "training": Training(epochs=3, learning_rate=0.01)}
 
     def _module(self) -> nn.Module:
         codes = self.kind_ != "vector"
@@ -154,12 +154,12 @@ class BaseSequenceNetwork(BaseSequence):
             self.n_codes_ if codes else self.n_features_in_,
             self.n_outputs_,
             self.cell,
-            hidden_size=self.hidden_size,
+            width=self.width,
             n_layers=self.n_layers,
             bidirectional=getattr(self, "bidirectional", False),
             dropout=self.dropout,
             truncation=self.truncation,
-            embedding_size=getattr(self, "embedding_size", None) if codes else None,
+            embedding_dimension=getattr(self, "embedding_dimension", None) if codes else None,
             pooling=getattr(self, "pooling", None),
         ).to(getattr(torch, self.dtype_))
         if not codes:

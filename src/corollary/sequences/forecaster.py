@@ -43,7 +43,7 @@ class SequenceForecaster(BaseSequenceNetwork):
         What reads the series.
     horizon : int, default=1
         How many steps ``predict`` looks ahead. Errors grow with it, since forecasts are fed back.
-    hidden_size : int, default=64
+    width : int, default=64
         Width of the states. Wider remembers more.
     n_layers : int, default=2
         Depth: how many recurrences are stacked.
@@ -72,14 +72,14 @@ class SequenceForecaster(BaseSequenceNetwork):
     Notes
     -----
     Minimises equation (2) of :mod:`corollary.sequences.forecaster`. An epoch costs
-    O(steps * hidden_size^2 * n_layers). A recurrent cell reads the series once and goes on from its state; "lru" and
+    O(steps * width^2 * n_layers). A recurrent cell reads the series once and goes on from its state; "lru" and
     "tcn" read it again for every step ahead.
 
     Examples
     --------
     >>> from corollary import SequenceForecaster
     >>> wave = np.sin(0.3 * np.arange(60.0))
-    >>> model = SequenceForecaster(horizon=3, hidden_size=16, random_state=0).fit([wave] * 16)
+    >>> model = SequenceForecaster(horizon=3, width=16, random_state=0).fit([wave] * 16)
     >>> bool(np.abs(model.predict([wave[:40]])[0, :, 0] - wave[40:43]).max() < 0.3)
     True
     """
@@ -89,7 +89,7 @@ class SequenceForecaster(BaseSequenceNetwork):
         **{
             k: v
             for k, v in BaseSequenceNetwork._parameter_constraints.items()
-            if k not in ("bidirectional", "embedding_size")
+            if k not in ("bidirectional", "embedding_dimension")
         },
         "horizon": [Interval(Integral, 1, None, closed="left")],
     }
@@ -99,7 +99,7 @@ class SequenceForecaster(BaseSequenceNetwork):
         cell="gru",
         *,
         horizon=1,
-        hidden_size=64,
+        width=64,
         n_layers=2,
         dropout=0.0,
         truncation=None,
@@ -108,7 +108,7 @@ class SequenceForecaster(BaseSequenceNetwork):
     ):
         self.cell = cell
         self.horizon = horizon
-        self.hidden_size = hidden_size
+        self.width = width
         self.n_layers = n_layers
         self.dropout = dropout
         self.truncation = truncation

@@ -104,18 +104,18 @@ class _TCNStack(TemporalConvNet):
 
 
 class SequenceEncoder(nn.Module):
-    """States (b, t, width) for inputs (b, t, d), by any cell.
+    """States (b, t, n_out) for inputs (b, t, d), by any cell.
 
     Parameters
     ----------
-    n_in, hidden_size : int
+    n_in, width : int
         Widths of input and states (of each direction).
     cell : str
         One of ``CELLS``.
     n_layers : int
         Depth.
     bidirectional : bool
-        Whether a second set of layers runs from the end; ``width`` doubles.
+        Whether a second set of layers runs from the end; ``n_out`` is then twice ``width``.
     dropout : float
         Share of activations dropped between layers while training.
     truncation : int, optional
@@ -125,7 +125,7 @@ class SequenceEncoder(nn.Module):
     def __init__(
         self,
         n_in: int,
-        hidden_size: int,
+        width: int,
         cell: str = "gru",
         n_layers: int = 1,
         *,
@@ -137,16 +137,16 @@ class SequenceEncoder(nn.Module):
         self.recurrent = cell in RECURRENT
         self.bidirectional = bidirectional
         self.truncation = truncation
-        self.width = hidden_size * (1 + bidirectional)
-        self.backward_width = hidden_size * bidirectional
+        self.n_out = width * (1 + bidirectional)
+        self.backward_width = width * bidirectional
         if self.recurrent:
             options = {"batch_first": True, "bidirectional": bidirectional}
             between = dropout if n_layers > 1 else 0.0
-            self.cell: Any = RECURRENT[cell](n_in, hidden_size, n_layers, dropout=between, **options)
+            self.cell: Any = RECURRENT[cell](n_in, width, n_layers, dropout=between, **options)
         else:
             stack = _LRUStack if cell == "lru" else _TCNStack
-            self.cell = stack(n_in, hidden_size, n_layers, dropout)
-            self.reverse = stack(n_in, hidden_size, n_layers, dropout) if bidirectional else None
+            self.cell = stack(n_in, width, n_layers, dropout)
+            self.reverse = stack(n_in, width, n_layers, dropout) if bidirectional else None
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return the states; beyond a sequence's length they mean nothing."""
@@ -182,9 +182,9 @@ class SequenceNetwork(nn.Module):
         Number of codes, or width of the vectors.
     n_out : int
         Width of the output.
-    cell, hidden_size, n_layers, bidirectional, dropout, truncation
+    cell, width, n_layers, bidirectional, dropout, truncation
         As in :class:`SequenceEncoder`.
-    embedding_size : int, optional
+    embedding_dimension : int, optional
         Width that codes are embedded in; ``None`` for vectors, which are standardised instead.
     pooling : {"last", "mean", "max"} or None
         How states become one vector; ``None`` keeps one output per step.
@@ -196,23 +196,23 @@ class SequenceNetwork(nn.Module):
         n_out: int,
         cell: str = "gru",
         *,
-        hidden_size: int = 64,
+        width: int = 64,
         n_layers: int = 1,
         bidirectional: bool = False,
         dropout: float = 0.0,
         truncation: int | None = None,
-        embedding_size: int | None = None,
+        embedding_dimension: int | None = None,
         pooling: str | None = "last",
     ) -> None:
         super().__init__()
         self.pooling = pooling
-        if embedding_size is None:
+        if embedding_dimension is None:
             self.inputs: nn.Module = Standardise(n_in)
         else:
-            self.inputs = nn.Embedding(n_in, embedding_size)
+            self.inputs = nn.Embedding(n_in, embedding_dimension)
         self.encoder = SequenceEncoder(
-            embedding_size or n_in,
-            hidden_size,
+            embedding_dimension or n_in,
+            width,
             cell,
             n_layers,
             bidirectional=bidirectional,
@@ -220,7 +220,7 @@ class SequenceNetwork(nn.Module):
             truncation=truncation,
         )
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(self.encoder.width, n_out)
+        self.head = nn.Linear(self.encoder.n_out, n_out)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return (b, n_out), or (b, t, n_out) without pooling; no lengths mean that all are full."""

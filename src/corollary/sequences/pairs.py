@@ -35,7 +35,7 @@ class BaseTranslator(GradientTrained):
     role = "translator"
     _parameter_constraints = {
         "unit": [StrOptions({"character", "word"})],
-        "max_words": [Interval(Integral, 1, None, closed="left")],
+        "vocabulary_size": [Interval(Integral, 1, None, closed="left")],
         "beam_size": [Interval(Integral, 1, None, closed="left")],
         "length_penalty": [Interval(Real, 0, None, closed="left")],
         "max_length": [Interval(Integral, 1, None, closed="left")],
@@ -98,8 +98,8 @@ class BaseTranslator(GradientTrained):
         return RaggedBatches((self._sources(X), self._targets(self._check_y(X, y, filled=False))))
 
     def _measure(self, data: Data) -> None:
-        self.vocabulary_ = words.vocabulary(data.X, self.unit, self.max_words)
-        self.target_vocabulary_ = words.vocabulary(data.y, self.unit, self.max_words)
+        self.vocabulary_ = words.vocabulary(data.X, self.unit, self.vocabulary_size)
+        self.target_vocabulary_ = words.vocabulary(data.y, self.unit, self.vocabulary_size)
         self.longest_ = (
             max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self.unit)) + 1
         )

@@ -49,7 +49,7 @@ class Seq2SeqNetwork(nn.Module):
         Sizes of the two vocabularies.
     cell : {"rnn", "lstm", "gru"}
         What reads and writes.
-    hidden_size, embedding_size, n_layers : int
+    width, embedding_dimension, n_layers : int
         Widths, and depth of both parts.
     attention : bool
         Whether the decoder looks back at all states of the encoder.
@@ -67,8 +67,8 @@ class Seq2SeqNetwork(nn.Module):
         n_out: int,
         cell: str = "gru",
         *,
-        hidden_size: int = 128,
-        embedding_size: int = 64,
+        width: int = 128,
+        embedding_dimension: int = 64,
         n_layers: int = 1,
         attention: bool = True,
         dropout: float = 0.0,
@@ -77,23 +77,23 @@ class Seq2SeqNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.mixing, self.mixing_steps = mixing, mixing_steps
-        self.n_layers, self.hidden_size = n_layers, hidden_size
+        self.n_layers, self.width = n_layers, width
         self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # batches so far, n of eq. 3
-        self.source = nn.Embedding(n_in, embedding_size, padding_idx=words.PAD)
-        self.target = nn.Embedding(n_out, embedding_size, padding_idx=words.PAD)
+        self.source = nn.Embedding(n_in, embedding_dimension, padding_idx=words.PAD)
+        self.target = nn.Embedding(n_out, embedding_dimension, padding_idx=words.PAD)
         self.encoder = SequenceEncoder(
-            embedding_size, hidden_size, cell, n_layers, bidirectional=True, dropout=dropout
+            embedding_dimension, width, cell, n_layers, bidirectional=True, dropout=dropout
         )
         self.lstm = cell == "lstm"
-        self.bridge = nn.Linear(2 * hidden_size, n_layers * hidden_size * (1 + self.lstm))
+        self.bridge = nn.Linear(2 * width, n_layers * width * (1 + self.lstm))
         between = dropout if n_layers > 1 else 0.0
         self.decoder = RECURRENT[cell](
-            embedding_size, hidden_size, n_layers, batch_first=True, dropout=between
+            embedding_dimension, width, n_layers, batch_first=True, dropout=between
         )
-        self.address = nn.Linear(2 * hidden_size, hidden_size, bias=False) if attention else None
-        self.combine = nn.Linear(hidden_size * (3 if attention else 1), hidden_size)
+        self.address = nn.Linear(2 * width, width, bias=False) if attention else None
+        self.combine = nn.Linear(width * (3 if attention else 1), width)
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(hidden_size, n_out)
+        self.head = nn.Linear(width, n_out)
 
     def forward(self, x: Tensor, lengths: Tensor | None, y: Tensor) -> Tensor:
         """Return the logits (b, t, n_out) of what follows each symbol of y (b, t), which begins with BEGIN."""
@@ -120,8 +120,8 @@ class Seq2SeqNetwork(nn.Module):
     def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Any, Any]:
         """Return what attention looks at, and the decoder's first state."""
         h = self.encoder(self.drop(self.source(x)), lengths)
-        last = torch.tanh(self.bridge(pool(h, lengths, "last", self.hidden_size)))
-        parts = last.reshape(x.shape[0], -1, self.n_layers, self.hidden_size).permute(1, 2, 0, 3).contiguous()
+        last = torch.tanh(self.bridge(pool(h, lengths, "last", self.width)))
+        parts = last.reshape(x.shape[0], -1, self.n_layers, self.width).permute(1, 2, 0, 3).contiguous()
         state = (parts[0], parts[1]) if self.lstm else parts[0]
         if self.address is None:
             return None, state
@@ -148,9 +148,9 @@ class Seq2Seq(BaseTranslator):
     ----------
     cell : {"rnn", "lstm", "gru"}, default="gru"
         What reads and writes.
-    hidden_size : int, default=128
+    width : int, default=128
         Width of the states. Wider remembers more.
-    embedding_size : int, default=64
+    embedding_dimension : int, default=64
         Width of the symbols' vectors.
     n_layers : int, default=1
         Depth of both parts.
@@ -165,7 +165,7 @@ class Seq2Seq(BaseTranslator):
         Whether that probability grows over the fit from 0, since first symbols are of no use, or holds throughout.
     unit : {"character", "word"}, default="character"
         What a symbol is.
-    max_words : int, default=20000
+    vocabulary_size : int, default=20000
         How many of the most frequent symbols are told apart.
     beam_size : int, default=1
         How many beginnings ``predict`` follows; more find more probable texts, and cost as much more.
@@ -206,7 +206,7 @@ class Seq2Seq(BaseTranslator):
     --------
     >>> from corollary import Seq2Seq, Training
     >>> words = ["ab", "ba", "aab", "bba", "abb", "baa"]
-    >>> model = Seq2Seq(hidden_size=32, training=Training(60, learning_rate=0.01), random_state=0)
+    >>> model = Seq2Seq(width=32, training=Training(60, learning_rate=0.01), random_state=0)
     >>> model.fit(words * 4, [w[::-1] for w in words] * 4).predict(["aab", "abb"])
     ['baa', 'bba']
     """
@@ -215,8 +215,8 @@ class Seq2Seq(BaseTranslator):
     _parameter_constraints = {
         **BaseTranslator._parameter_constraints,
         "cell": [StrOptions(set(RECURRENT))],
-        "hidden_size": [Interval(Integral, 1, None, closed="left")],
-        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "embedding_dimension": [Interval(Integral, 1, None, closed="left")],
         "n_layers": [Interval(Integral, 1, None, closed="left")],
         "attention": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -229,15 +229,15 @@ class Seq2Seq(BaseTranslator):
         self,
         cell="gru",
         *,
-        hidden_size=128,
-        embedding_size=64,
+        width=128,
+        embedding_dimension=64,
         n_layers=1,
         attention=True,
         dropout=0.0,
         mixing=0.0,
         mixing_schedule="linear",
         unit="character",
-        max_words=20000,
+        vocabulary_size=20000,
         beam_size=1,
         length_penalty=1.0,
         max_length=200,
@@ -245,15 +245,15 @@ class Seq2Seq(BaseTranslator):
         random_state=None,
     ):
         self.cell = cell
-        self.hidden_size = hidden_size
-        self.embedding_size = embedding_size
+        self.width = width
+        self.embedding_dimension = embedding_dimension
         self.n_layers = n_layers
         self.attention = attention
         self.dropout = dropout
         self.mixing = mixing
         self.mixing_schedule = mixing_schedule
         self.unit = unit
-        self.max_words = max_words
+        self.vocabulary_size = vocabulary_size
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
@@ -262,7 +262,7 @@ class Seq2Seq(BaseTranslator):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"hidden_size": 8, "embedding_size": 8, "mixing": 0.2, "training": Training(epochs=2)}
+        return {"width": 8, "embedding_dimension": 8, "mixing": 0.2, "training": Training(epochs=2)}
 
     def attention_weights(self, X, y):
         """Return, for each pair of texts, the weights (symbols of y and the end, symbols of x and the end)."""
@@ -285,7 +285,7 @@ class Seq2Seq(BaseTranslator):
         self.mixing_steps_ = plan.epochs * -(-len(data.X) // plan.batch_size) if grows else 0
 
     def _module(self) -> Seq2SeqNetwork:
-        names = ("hidden_size", "embedding_size", "n_layers", "attention", "dropout", "mixing")
+        names = ("width", "embedding_dimension", "n_layers", "attention", "dropout", "mixing")
         options = {name: getattr(self, name) for name in names}
         return Seq2SeqNetwork(*self._sizes(), self.cell, **options, mixing_steps=self.mixing_steps_)
 

@@ -26,13 +26,13 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     ----------
     cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
         What reads the sequence.
-    hidden_size : int, default=64
+    width : int, default=64
         Width of the states. Wider remembers more.
     n_layers : int, default=1
         Depth.
     bidirectional : bool, default=True
         Whether a label may depend on what comes after it.
-    embedding_size : int, default=32
+    embedding_dimension : int, default=32
         Width of the embedding of integers, characters and words.
     dropout : float, default=0.0
         Share of activations dropped at random while training; more regularises more.
@@ -59,7 +59,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     Notes
     -----
     Minimises the mean cross-entropy over the steps of each batch. An epoch costs
-    O(steps * hidden_size^2 * n_layers).
+    O(steps * width^2 * n_layers).
 
     References
     ----------
@@ -68,7 +68,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     Examples
     --------
     >>> from corollary import SequenceTagger
-    >>> model = SequenceTagger(hidden_size=8, random_state=0).fit(["abba", "ab"] * 10, [[0, 1, 1, 0], [0, 1]] * 10)
+    >>> model = SequenceTagger(width=8, random_state=0).fit(["abba", "ab"] * 10, [[0, 1, 1, 0], [0, 1]] * 10)
     >>> model.predict(["bba"])
     [array([1, 1, 0])]
     """
@@ -82,10 +82,10 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
         self,
         cell="gru",
         *,
-        hidden_size=64,
+        width=64,
         n_layers=1,
         bidirectional=True,
-        embedding_size=32,
+        embedding_dimension=32,
         dropout=0.0,
         truncation=None,
         class_weight=None,
@@ -93,10 +93,10 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
         random_state=None,
     ):
         self.cell = cell
-        self.hidden_size = hidden_size
+        self.width = width
         self.n_layers = n_layers
         self.bidirectional = bidirectional
-        self.embedding_size = embedding_size
+        self.embedding_dimension = embedding_dimension
         self.dropout = dropout
         self.truncation = truncation
         self.class_weight = class_weight

@@ -43,12 +43,12 @@ class TextCNNNetwork(nn.Module):
         Size of the vocabulary; number 0 pads and has a zero vector.
     n_out : int
         Number of classes.
-    embedding_size : int
+    embedding_dimension : int
         Width of the word vectors.
-    widths : sequence of int
-        Widths of the filters, in words.
+    kernel_sizes : sequence of int
+        Lengths of the filters, in words.
     n_filters : int
-        Filters of each width.
+        Filters of each length.
     dropout : float
         Share of the features dropped while training.
     """
@@ -58,30 +58,32 @@ class TextCNNNetwork(nn.Module):
         n_words: int,
         n_out: int,
         *,
-        embedding_size: int = 64,
-        widths: Sequence[int] = (2, 3, 4),
+        embedding_dimension: int = 64,
+        kernel_sizes: Sequence[int] = (2, 3, 4),
         n_filters: int = 64,
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.widths = tuple(widths)
-        self.words = nn.Embedding(n_words, embedding_size, padding_idx=words.PAD)
-        self.filters = nn.ModuleList(nn.Conv1d(embedding_size, n_filters, w) for w in self.widths)
+        self.kernel_sizes = tuple(kernel_sizes)
+        self.words = nn.Embedding(n_words, embedding_dimension, padding_idx=words.PAD)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(embedding_dimension, n_filters, size) for size in self.kernel_sizes
+        )
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(n_filters * len(self.widths), n_out)
+        self.head = nn.Linear(n_filters * len(self.kernel_sizes), n_out)
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Classify; no lengths mean that all texts are full."""
         steps = tokens.shape[1]
-        tokens = F.pad(tokens, (0, max(0, max(self.widths) - steps)))
+        tokens = F.pad(tokens, (0, max(0, max(self.kernel_sizes) - steps)))
         x = self.words(tokens).transpose(1, 2)
         found = []
-        for width, layer in zip(self.widths, self.filters):
+        for size, layer in zip(self.kernel_sizes, self.filters):
             c = F.relu(layer(x))
             if lengths is None:
-                c = c[:, :, : max(1, steps - width + 1)]
+                c = c[:, :, : max(1, steps - size + 1)]
             else:
-                inside = padding_mask((lengths - width + 1).clamp_min(1), c.shape[2], c.device)
+                inside = padding_mask((lengths - size + 1).clamp_min(1), c.shape[2], c.device)
                 c = c.masked_fill(~inside[:, None], 0.0)  # after relu, 0 is the least
             found.append(c.amax(2))
         return self.head(self.drop(torch.cat(found, 1)))
@@ -92,15 +94,15 @@ class TextCNN(GradientClassifier):
 
     Parameters
     ----------
-    widths : sequence of int, default=(2, 3, 4)
+    kernel_sizes : sequence of int, default=(2, 3, 4)
         Lengths of the phrases, in words.
     n_filters : int, default=64
         Phrases of each length. More tell finer differences.
-    embedding_size : int, default=64
+    embedding_dimension : int, default=64
         Width of the word vectors.
     dropout : float, default=0.5
         Share of the features dropped at random while training; more regularises more.
-    max_words : int, default=20000
+    vocabulary_size : int, default=20000
         How many of the most frequent words are told apart; all others count as one.
     min_count : int, default=1
         How often a word must occur to be told apart.
@@ -128,7 +130,7 @@ class TextCNN(GradientClassifier):
 
     Notes
     -----
-    Minimises the mean cross-entropy. An epoch costs O(words * embedding_size * n_filters * sum(widths)). A word that
+    Minimises the mean cross-entropy. An epoch costs O(words * embedding_dimension * n_filters * sum(kernel_sizes)). A word that
     ``fit`` has not seen counts as unknown; a text without words has features 0 but for the biases.
 
     References
@@ -147,11 +149,11 @@ class TextCNN(GradientClassifier):
     input = "text"
     _training_defaults = {"epochs": 15, "learning_rate": 2e-3, "batch_size": 64}
     _parameter_constraints = {
-        "widths": ["array-like"],
+        "kernel_sizes": ["array-like"],
         "n_filters": [Interval(Integral, 1, None, closed="left")],
-        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "embedding_dimension": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
-        "max_words": [Interval(Integral, 1, None, closed="left")],
+        "vocabulary_size": [Interval(Integral, 1, None, closed="left")],
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "max_length": [Interval(Integral, 1, None, closed="left")],
         "class_weight": [None, dict, StrOptions({"balanced"})],
@@ -161,23 +163,23 @@ class TextCNN(GradientClassifier):
 
     def __init__(
         self,
-        widths=(2, 3, 4),
+        kernel_sizes=(2, 3, 4),
         *,
         n_filters=64,
-        embedding_size=64,
+        embedding_dimension=64,
         dropout=0.5,
-        max_words=20000,
+        vocabulary_size=20000,
         min_count=1,
         max_length=400,
         class_weight=None,
         training=None,
         random_state=None,
     ):
-        self.widths = widths
+        self.kernel_sizes = kernel_sizes
         self.n_filters = n_filters
-        self.embedding_size = embedding_size
+        self.embedding_dimension = embedding_dimension
         self.dropout = dropout
-        self.max_words = max_words
+        self.vocabulary_size = vocabulary_size
         self.min_count = min_count
         self.max_length = max_length
         self.class_weight = class_weight
@@ -186,14 +188,14 @@ class TextCNN(GradientClassifier):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"n_filters": 4, "embedding_size": 8, "training": Training(epochs=3)}
+        return {"n_filters": 4, "embedding_dimension": 8, "training": Training(epochs=3)}
 
     def _module(self) -> TextCNNNetwork:
         return TextCNNNetwork(
             words.SPECIAL + len(self.vocabulary_),
             len(self.classes_),
-            embedding_size=self.embedding_size,
-            widths=np.atleast_1d(self.widths).tolist(),
+            embedding_dimension=self.embedding_dimension,
+            kernel_sizes=np.atleast_1d(self.kernel_sizes).tolist(),
             n_filters=self.n_filters,
             dropout=self.dropout,
         )
@@ -203,16 +205,18 @@ class TextCNN(GradientClassifier):
         return Ragged.of([part[: self.max_length] for part in parts], device=current().device)
 
     def _measure(self, data: Data) -> None:
-        widths = np.atleast_1d(self.widths)
-        if not widths.size or widths.min() < 1:
-            raise value("TextCNN", "widths must be positive", tuple(widths.tolist()))
-        self.vocabulary_ = words.vocabulary(data.X, "word", self.max_words, self.min_count)
+        kernel_sizes = np.atleast_1d(self.kernel_sizes)
+        if not kernel_sizes.size or kernel_sizes.min() < 1:
+            raise value("TextCNN", "kernel_sizes must be positive", tuple(kernel_sizes.tolist()))
+        self.vocabulary_ = words.vocabulary(data.X, "word", self.vocabulary_size, self.min_count)
 
     def _batches(self, data: Data) -> RaggedBatches:
         return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
-        steps = 2 + int(np.max(self.widths))  # texts that are shorter than the widest filter are given padded
+        steps = 2 + int(
+            np.max(self.kernel_sizes)
+        )  # texts that are shorter than the widest filter are given padded
         inputs = {"tokens": torch.zeros(2, steps, dtype=torch.int64), "lengths": torch.tensor([steps, 2])}
         return inputs, {"tokens": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
 

@@ -62,11 +62,11 @@ def mu_decode(codes: Any, levels: int = 256) -> np.ndarray:
 class _Layer(nn.Module):
     """Equation 3 on (b, c, t)."""
 
-    def __init__(self, channels: int, skip: int, dilation: int, last: bool) -> None:
+    def __init__(self, width: int, skip: int, dilation: int, last: bool) -> None:
         super().__init__()
         self.dilation = dilation
-        self.gates = nn.Conv1d(channels, 2 * channels, 2, dilation=dilation)
-        self.out = nn.Conv1d(channels, skip if last else channels + skip, 1)
+        self.gates = nn.Conv1d(width, 2 * width, 2, dilation=dilation)
+        self.out = nn.Conv1d(width, skip if last else width + skip, 1)
         self.skip = skip
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,24 +96,24 @@ class WaveNetwork(nn.Module):
     ----------
     levels : int
         Number of levels; number ``levels`` itself begins a wave.
-    channels, skip_channels : int
+    width, skip_width : int
         Width of the layers and of what they send to the output.
     n_layers, n_cycles : int
         Dilations are 1, 2, ..., 2^(n_layers - 1), n_cycles times.
     """
 
     def __init__(
-        self, levels: int, channels: int = 32, skip_channels: int = 64, n_layers: int = 8, n_cycles: int = 1
+        self, levels: int, width: int = 32, skip_width: int = 64, n_layers: int = 8, n_cycles: int = 1
     ) -> None:
         super().__init__()
-        self.levels, self.channels = levels, channels
-        self.codes = nn.Embedding(levels + 1, channels)
+        self.levels, self.width = levels, width
+        self.codes = nn.Embedding(levels + 1, width)
         dilations = [2**i for _ in range(n_cycles) for i in range(n_layers)]
         self.layers = nn.ModuleList(
-            _Layer(channels, skip_channels, d, i == len(dilations) - 1) for i, d in enumerate(dilations)
+            _Layer(width, skip_width, d, i == len(dilations) - 1) for i, d in enumerate(dilations)
         )
-        self.hidden = nn.Linear(skip_channels, skip_channels)
-        self.head = nn.Linear(skip_channels, levels)
+        self.hidden = nn.Linear(skip_width, skip_width)
+        self.head = nn.Linear(skip_width, levels)
         self.receptive_field = 1 + sum(dilations)
 
     def forward(self, codes: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class WaveNetwork(nn.Module):
     def start(self, batch: int) -> list[Tensor]:
         """Return empty memories: each layer's last ``dilation`` inputs."""
         like = self.codes.weight
-        return [like.new_zeros(layer.dilation, batch, self.channels) for layer in self.layers]
+        return [like.new_zeros(layer.dilation, batch, self.width) for layer in self.layers]
 
     def advance(self, codes: Tensor, memory: list[Tensor], t: int) -> Tensor:
         """Read the level (b,) at step t; return the logits (b, levels) of the next, and write the memories."""
@@ -157,9 +157,9 @@ class WaveNet(Density, Generator, BaseSequence):
         Layers of a cycle; each doubles how far back the model sees.
     n_cycles : int, default=1
         How often the dilations are gone through. More add depth.
-    channels : int, default=32
+    width : int, default=32
         Width of the layers.
-    skip_channels : int, default=64
+    skip_width : int, default=64
         Width of what the layers send to the output.
     levels : int, default=256
         Levels of the amplitude, for waves.
@@ -186,7 +186,7 @@ class WaveNet(Density, Generator, BaseSequence):
     Notes
     -----
     Maximises equation (2) of :mod:`corollary.sequences.wavenet`; ``score_samples`` is the log-probability of a whole
-    sequence's levels, in nats. O(steps * layers * channels^2) for training and for generation alike.
+    sequence's levels, in nats. O(steps * layers * width^2) for training and for generation alike.
 
     References
     ----------
@@ -206,8 +206,8 @@ class WaveNet(Density, Generator, BaseSequence):
     _parameter_constraints = {
         "n_layers": [Interval(Integral, 1, 20, closed="both")],
         "n_cycles": [Interval(Integral, 1, None, closed="left")],
-        "channels": [Interval(Integral, 1, None, closed="left")],
-        "skip_channels": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "skip_width": [Interval(Integral, 1, None, closed="left")],
         "levels": [Interval(Integral, 2, 65536, closed="both")],
         "window": [Interval(Integral, 2, None, closed="left")],
         "random_state": ["random_state"],
@@ -219,8 +219,8 @@ class WaveNet(Density, Generator, BaseSequence):
         n_layers=8,
         *,
         n_cycles=1,
-        channels=32,
-        skip_channels=64,
+        width=32,
+        skip_width=64,
         levels=256,
         window=4096,
         training=None,
@@ -228,8 +228,8 @@ class WaveNet(Density, Generator, BaseSequence):
     ):
         self.n_layers = n_layers
         self.n_cycles = n_cycles
-        self.channels = channels
-        self.skip_channels = skip_channels
+        self.width = width
+        self.skip_width = skip_width
         self.levels = levels
         self.window = window
         self.training = training
@@ -239,8 +239,8 @@ class WaveNet(Density, Generator, BaseSequence):
     def _test_params(cls) -> dict[str, Any]:
         return {
             "n_layers": 2,
-            "channels": 4,
-            "skip_channels": 8,
+            "width": 4,
+            "skip_width": 8,
             "levels": 16,
             "training": Training(epochs=2),
         }
@@ -299,7 +299,7 @@ class WaveNet(Density, Generator, BaseSequence):
         return Ragged.of(parts, torch.int64, device)
 
     def _module(self) -> WaveNetwork:
-        return WaveNetwork(self.n_levels_, self.channels, self.skip_channels, self.n_layers, self.n_cycles)
+        return WaveNetwork(self.n_levels_, self.width, self.skip_width, self.n_layers, self.n_cycles)
 
     def _log_prob(self, X: list[np.ndarray]) -> np.ndarray:
         out = np.empty(len(X))
