@@ -224,3 +224,17 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(make, tmp_path):
     with corollary.Run(tmp_path, resume=True, progress=False):
         resumed = make().fit(IRIS)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n_iter", [1, 4, 5])
+def test_a_flat_spectrum_is_captured_as_well_as_by_power_iterations(n_iter, seed):
+    X = sparse.random(
+        900, 500, 0.01, "csr", random_state=np.random.RandomState(seed)
+    )  # noise: no gap to help
+    ours, peer = (
+        kind(20, n_iter=n_iter, random_state=seed).fit(X)
+        for kind in (TruncatedSVD, decomposition.TruncatedSVD)
+    )
+    captured = [np.sum((X @ model.components_.T) ** 2) for model in (ours, peer)]
+    assert captured[0] >= captured[1]

@@ -49,7 +49,7 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
     algorithm : {"randomized", "arpack", "exact", "power"}, default="randomized"
         Block Krylov, Lanczos, LAPACK (dense data only), or power iteration with deflation.
     n_iter : int, default=5
-        Effort of "randomized": more is more exact. It makes 2 + n_iter // 2 products with XᵀX,
+        Effort of "randomized": more is more exact. It makes 2 + ⌈n_iter / 2⌉ products with XᵀX,
         which together are at least as exact as n_iter power iterations.
     n_oversamples : int, default=10
         Extra columns of "randomized"; more make slowly falling spectra more exact.
@@ -161,7 +161,7 @@ class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
 
     def _krylov(self, X: Any, k: int, seed: int) -> State:
         A = operator(X)
-        found = krylov_svd(A, k, blocks=2 + self.n_iter // 2, oversample=self.n_oversamples, seed=seed)
+        found = krylov_svd(A, k, blocks=2 + (self.n_iter + 1) // 2, oversample=self.n_oversamples, seed=seed)
         return {"values": found.values.numpy(), "rows": found.rows.numpy()}
 
     def _lanczos(self, X: Any, k: int, seed: int) -> State:
