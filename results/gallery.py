@@ -15,6 +15,7 @@ from results import _scenes_structured as structured
 from results import _scenes_tables as tables
 from results import _scenes_texts as texts
 from results._drawings import DRAWINGS
+from results._regularisers import REGULARISERS
 from results.tables import at_least
 
 SHARE = 1.0  # of the systems that must have a picture
@@ -59,8 +60,9 @@ SCENES: dict[str, Callable[[catalog.Entry], Figure]] = {
 
 def picture(entry: catalog.Entry) -> Figure:
     """Return the picture of a system."""
-    if entry.id in DRAWINGS:
-        return DRAWINGS[entry.id]()
+    for drawn in (DRAWINGS, REGULARISERS):
+        if entry.id in drawn:
+            return drawn[entry.id]()
     if entry.chapter == "embeddings":
         return tables.words(entry)
     for key in (entry.id, *(f"{entry.input} {role}" for role in entry.roles)):

@@ -51,7 +51,14 @@ from corollary.data.augment import augment as augment
 from corollary.embeddings.cooccurrence import CooccurrenceEmbedding as CooccurrenceEmbedding
 from corollary.embeddings.glove import GloVe as GloVe
 from corollary.embeddings.skipgram import SkipGram as SkipGram
+from corollary.engine.curriculum import Curriculum as Curriculum
+from corollary.engine.dropout import monte_carlo_dropout as monte_carlo_dropout
 from corollary.engine.loop import EarlyStopping as EarlyStopping
+from corollary.engine.regularisers import L1 as L1
+from corollary.engine.regularisers import InputNoise as InputNoise
+from corollary.engine.regularisers import LabelSmoothing as LabelSmoothing
+from corollary.engine.regularisers import NormBall as NormBall
+from corollary.engine.regularisers import WeightDecay as WeightDecay
 from corollary.engine.run import Run as Run
 from corollary.engine.training import Training as Training
 from corollary.generative.ddpm import DDPM as DDPM

@@ -37,7 +37,7 @@ class Entry:
     title: str
     input: str = "table"  # table, image, sequence, set, graph, text, ratings
     roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
-    kind: str = "estimator"  # estimator, layer, optimiser, function
+    kind: str = "estimator"  # estimator, layer, optimiser, regulariser, function
     params: tuple[tuple[str, Any], ...] = ()  # what the id fixes, such as loss="softmax"
     also: tuple[str, ...] = ()  # further kinds of input that are taken as they are
     registered: Any = field(default=None, repr=False)  # the class itself, if :func:`register` was given one
@@ -204,6 +204,15 @@ adam             | create name=adam       | optim | table | | optimiser | Averag
 amsgrad          | create name=amsgrad    | optim | table | | optimiser | Adam with step sizes that never grow
 muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum, for matrices
 schedules        | schedule               | optim | table | | function | Step-size schedules
+# regularisation
+weight-decay     | WeightDecay     | engine.regularisers | table | | regulariser | L2 penalty on the weights
+l1               | L1              | engine.regularisers | table | | regulariser | L1 penalty on the weights, with exact zeros
+norm-ball        | NormBall        | engine.regularisers | table | | regulariser | Largest norm of the weights, by projection
+early-stopping   | EarlyStopping   | engine.loop         | table | | regulariser | Stop when held-out data say so
+dropout          | monte_carlo_dropout     | engine.dropout      | table | | regulariser | Units left out at random; weight rescaling and Monte-Carlo dropout
+noise            | InputNoise      | engine.regularisers | table | | regulariser | Noise on inputs, targets, weights and gradients
+label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser | A share of every target for all classes
+curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Easy samples first
 # data
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 # metrics

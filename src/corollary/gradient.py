@@ -8,8 +8,7 @@ losses from the three classes at the end, so that every one of them takes the sa
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -248,11 +247,12 @@ class GradientTrained(Estimator):
         """Return the results of several calls in which dropout drops, one after the other along a new axis."""
         import torch
 
+        from corollary.engine.dropout import dropping
         from corollary.engine.random import seeded
 
         check_count(self, "dropout_samples", count)
         device = next(self.module_.parameters()).device
-        with seeded(self._seed(), device), _dropping(self.module_, type(self).__name__):
+        with seeded(self._seed(), device), dropping(self.module_, type(self).__name__):
             found = [call() for _ in range(count)]
         return torch.stack(found) if isinstance(found[0], torch.Tensor) else np.stack(found)
 
@@ -338,30 +338,6 @@ def _same_shapes(module: Any, fitted: Any) -> bool:
         return False
     a, b = module.state_dict(), fitted.state_dict()
     return a.keys() == b.keys() and all(a[key].shape == b[key].shape for key in a)
-
-
-@contextmanager
-def _dropping(module: Any, owner: str) -> Iterator[None]:
-    """Let the dropout of a fitted module drop, and nothing else behave as in training."""
-    from torch import nn
-
-    def drops(part: Any) -> bool:
-        if isinstance(part, nn.modules.dropout._DropoutNd):
-            return bool(part.p > 0)
-        share = getattr(part, "dropout", 0.0)
-        return isinstance(share, float) and share > 0
-
-    parts = [part for part in module.modules() if drops(part)]
-    if not parts:
-        raise errors.value(
-            owner, "dropout_samples needs a network with dropout", "one without", "Set dropout."
-        )
-    for part in parts:
-        part.training = True
-    try:
-        yield
-    finally:
-        module.eval()
 
 
 def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any, Any]:

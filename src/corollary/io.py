@@ -34,7 +34,21 @@ TEMPORARY = ".tmp"  # how the name of a file ends that is not whole yet
 HELPERS = {
     **dict.fromkeys(("Net", "NetClassifier", "NetRegressor"), "corollary.networks.net"),
     "Training": "corollary.engine.training",
-    **dict.fromkeys(("Curriculum", "L1", "NormBall"), "corollary.engine.regularisers"),
+    **dict.fromkeys(
+        (
+            "ClipNorm",
+            "Curriculum",
+            "GradientNoise",
+            "InputNoise",
+            "L1",
+            "LabelSmoothing",
+            "Mixup",
+            "NormBall",
+            "Spectral",
+        )
+        + ("TargetNoise", "WeightDecay", "WeightNoise"),
+        "corollary.engine.regularisers",
+    ),
 }
 # What `load` was given beside the file: classes that are not in the catalog, and parameters that no file can hold.
 _given: ContextVar[tuple[dict[str, type], dict[str, Any]]] = ContextVar("corollary_given", default=({}, {}))

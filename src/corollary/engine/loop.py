@@ -64,7 +64,10 @@ class Event:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop when a metric has not improved for a while, and go back to its best state.
+    r"""Stop when a metric has not improved for a while, and go back to its best state.
+
+    ``Training(early_stopping=True, patience=10)`` holds a part of the data out and watches its loss; with
+    ``fit(..., validation=(X, y))`` it watches those data instead.
 
     Parameters
     ----------
@@ -79,6 +82,26 @@ class EarlyStopping:
         better when larger, everything else as better when smaller.
     restore_best : bool, default=True
         Whether the model keeps the best state rather than the last one.
+
+    Notes
+    -----
+    On a quadratic with Hessian :math:`Q \Lambda Q^\top` and minimum :math:`\theta^*`, :math:`t` gradient steps from zero give
+
+    .. math:: \theta_t = Q\, [I - (I - \eta \Lambda)^t]\, Q^\top \theta^*. \tag{1}
+
+    Weight decay :math:`\mu` gives :math:`Q\, \Lambda (\Lambda + \mu I)^{-1} Q^\top \theta^*`: the same for each curvature
+    where :math:`(1 - \eta \lambda)^t = \mu / (\lambda + \mu)`, hence about :math:`t = 1 / (\eta \mu)` steps (2). To stop early
+    is to decay weights, with the strength chosen by the held-out data.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from corollary import MLPClassifier, Training
+    >>> X, y = load_iris(return_X_y=True)
+    >>> plan = Training(epochs=500, learning_rate=0.02, early_stopping=True, patience=5)
+    >>> model = MLPClassifier(training=plan, random_state=0).fit(X, y)
+    >>> model.stopped_, len(model.history_) < 500
+    ('early stopping', True)
     """
 
     metric: str

@@ -1,4 +1,4 @@
-r"""Regularisers: small objects that change a batch, the loss, the gradients or the weights of an update.
+"""Regularisers: small objects that change a batch, the loss, the gradients or the weights of an update.
 
 ========================================  =====================  ==========================================================
 hook                                      may change             used by
@@ -13,26 +13,21 @@ hook                                      may change             used by
 An object has any of the four. ``on_batch`` returns a batch and ``on_loss`` a loss; the other two work in place. What else it
 may have: ``attach(learner)``, called once, where it can say that it does not fit the model; ``order(learner, order)``, which
 chooses the samples of an epoch; ``state()`` and ``restore(state)`` if it remembers anything.
-
-With a class index :math:`y` of :math:`K`, label smoothing by :math:`\varepsilon` gives the soft target
-:math:`(1 - \varepsilon) e_y + \varepsilon / K` (1). Mixing draws :math:`\lambda \sim \mathrm{Beta}(\alpha, \alpha)` and takes
-:math:`\lambda x_i + (1 - \lambda) x_j` with the target mixed alike (2).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from corollary import errors
 from corollary.engine.batches import Batch
-from corollary.engine.objective import Supervised
+from corollary.engine.curriculum import Curriculum
+from corollary.engine.regulariser import HOOKS, Regulariser
 from corollary.optim.directions import project, soft_threshold
 
 __all__ = [
@@ -54,30 +49,6 @@ __all__ = [
     "regularisers",
 ]
 
-HOOKS = ("on_batch", "on_loss", "on_gradient", "after_step")
-
-
-class Regulariser(BaseEstimator):  # type: ignore[misc]
-    """A regulariser of one number; ``name`` is its field of ``Training``."""
-
-    name = ""
-    needs_target = False  # whether output and target must be apart
-
-    def attach(self, learner: Any) -> None:
-        """Remember the learner; raise if this cannot work with its objective."""
-        self._learner = learner
-        objective = learner.players[0].objective
-        if self.needs_target and not isinstance(objective, Supervised):
-            must = f"{self.name} needs a model whose loss compares an output with a target"
-            got = f"{learner.owner}, which has an objective of its own"
-            raise errors.value(learner.owner, must, got, f"Leave {self.name} out.")
-
-    def _check(self, low: float, high: float = np.inf) -> None:
-        number = getattr(self, next(iter(inspect.signature(type(self)).parameters)))
-        if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number < high:
-            bound = f"at least {low:g}" if high == np.inf else f"in [{low:g}, {high:g})"
-            raise errors.value("Training", f"{self.name} must be a number {bound}", repr(number))
-
 
 def _real(batch: Batch, name: str, owner: str) -> list[int]:
     """Return which inputs hold real numbers; raise if none does."""
@@ -92,7 +63,33 @@ def _real(batch: Batch, name: str, owner: str) -> list[int]:
 
 
 class InputNoise(Regulariser):
-    """Add normal noise of this standard deviation to the inputs."""
+    r"""Noise on the inputs, drawn anew in every update: ``Training(input_noise=0.1)``.
+
+    ``target_noise``, ``weight_noise`` and ``gradient_noise`` of :class:`~corollary.Training` add it elsewhere.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of the normal noise, in the units of the inputs. More regularises more.
+
+    Notes
+    -----
+    For a linear model noise on the inputs is Tikhonov regularisation (ridge regression), since
+
+    .. math:: \mathbb E_\varepsilon\, (y - w^\top(x + \varepsilon))^2 = (y - w^\top x)^2 + \sigma^2 \lVert w \rVert^2, \tag{1}
+
+    and for a network it penalises, to second order in :math:`\sigma`, the squared gradient of the output by the input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import MLPRegressor, Training
+    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], size=(2000, 1))
+    >>> plan = Training(input_noise=1.0, learning_rate=0.01, epochs=20)
+    >>> model = MLPRegressor((), training=plan, random_state=0).fit(X, X[:, 0])
+    >>> bool(abs(model.coefs_[0].item() - 0.5) < 0.1)  # 1 / (1 + sigma^2)
+    True
+    """
 
     name = "input_noise"
 
@@ -128,7 +125,33 @@ class TargetNoise(Regulariser):
 
 
 class LabelSmoothing(Regulariser):
-    """Give every class a share of the target, eq. 1."""
+    r"""Spread a share of every class target over all classes: ``Training(label_smoothing=0.1)``.
+
+    Parameters
+    ----------
+    share : float
+        The share :math:`\varepsilon` in [0, 1). More keeps the logits smaller and the probabilities further from 0 and 1.
+
+    Notes
+    -----
+    The class :math:`y` of :math:`K` becomes the soft target
+
+    .. math:: (1 - \varepsilon)\, e_y + \varepsilon / K. \tag{1}
+
+    The cross-entropy is then least where the probabilities are :math:`(1 - \varepsilon)\, p(y \mid x) + \varepsilon / K`, so
+    that the logits of a class that is certain exceed the others by :math:`\log(1 + K (1 - \varepsilon) / \varepsilon)` and
+    not by infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import MLPClassifier, Training
+    >>> X = np.repeat(np.eye(2), 50, axis=0)
+    >>> plan = Training(optimizer="lbfgs", label_smoothing=0.2)
+    >>> MLPClassifier((), training=plan, random_state=0).fit(X, X[:, 1]).predict_proba(np.eye(2)).round(2)
+    array([[0.9, 0.1],
+           [0.1, 0.9]])
+    """
 
     name = "label_smoothing"
     needs_target = True
@@ -149,7 +172,10 @@ class LabelSmoothing(Regulariser):
 
 
 class Mixup(Regulariser):
-    """Mix each sample and its target with another, eq. 2; the parameter is that of the Beta distribution."""
+    r"""Mix each sample with another, :math:`\lambda x_i + (1 - \lambda) x_j`, and their targets alike.
+
+    The share :math:`\lambda` is drawn from :math:`\mathrm{Beta}(\alpha, \alpha)`, anew for each batch.
+    """
 
     name = "mixup"
     needs_target = True
@@ -202,87 +228,41 @@ class Augment(Regulariser):
         return batch._replace(inputs=(changed, *batch.inputs[1:]))
 
 
-class Curriculum(Regulariser):
-    """Begin with the easy samples: a share of them that grows from ``start`` to all over half of the epochs.
-
-    Parameters
-    ----------
-    difficulty : array-like of shape (n_samples,), "loss" or "self-paced"
-        A score, larger for harder samples; "loss" takes the losses of the model at the beginning of each epoch;
-        "self-paced" gives the hardest of each batch no weight.
-    start : float, default=0.25
-        The share at first.
-    """
-
-    name = "curriculum"
-    needs_target = True
-
-    def __init__(self, difficulty: Any = "loss", start: float = 0.25) -> None:
-        self.difficulty = difficulty
-        self.start = start
-
-    def attach(self, learner: Any) -> None:
-        """Check the scores."""
-        self.needs_target = isinstance(self.difficulty, str)
-        super().attach(learner)
-        if isinstance(self.difficulty, str):
-            if self.difficulty not in ("loss", "self-paced"):
-                raise errors.unknown("Training", "curriculum", self.difficulty, ("loss", "self-paced"))
-            return
-        scores = torch.as_tensor(np.asarray(self.difficulty, dtype=np.float64))
-        if scores.shape != (len(learner.batches),):
-            must = f"curriculum must have one difficulty per sample learned from ({len(learner.batches)})"
-            do = "With early_stopping, pass validation data instead of holding some out."
-            raise errors.value(learner.owner, must, f"shape {tuple(scores.shape)}", do)
-        self._scores = scores
-
-    def pace(self) -> float:
-        """Return the share of samples that are seen in this epoch."""
-        learner = self._learner
-        half = max(1, learner.training.epochs // 2)
-        return float(min(1.0, self.start + (1 - self.start) * learner.epoch / half))
-
-    def order(self, learner: Any, order: Tensor) -> Tensor:
-        """Return the easy part of an order of the samples."""
-        if isinstance(self.difficulty, str) and self.difficulty == "self-paced":
-            return order
-        scores = self._losses(learner) if isinstance(self.difficulty, str) else self._scores
-        kept = max(1, round(self.pace() * len(order)))
-        easy = torch.zeros(len(scores), dtype=torch.bool)
-        easy[torch.argsort(scores, stable=True)[:kept]] = True
-        return order[easy[order]]
-
-    @torch.no_grad()
-    def _losses(self, learner: Any) -> Tensor:
-        """Return the loss of every sample, in the order of the data."""
-        objective, module = learner.players[0].objective, learner.module.eval()
-        found = []
-        with learner.stream:
-            for batch in learner.batches.epoch(None, learner.training.batch_size, 0):
-                losses = objective.losses(module, batch)
-                found.append(losses.reshape(len(losses), -1).mean(1).double().cpu())
-        module.train()
-        return torch.cat(found)
-
-    def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
-        """Give the hardest samples no weight, if the pace is the batch's own."""
-        if not isinstance(self.difficulty, str) or self.difficulty != "self-paced" or self.pace() >= 1:
-            return batch
-        with torch.no_grad(), self._learner.stream:
-            losses = self._learner.players[0].objective.losses(module, batch)
-        losses = losses.reshape(len(losses), -1).mean(1)
-        kept = max(1, round(self.pace() * len(losses)))
-        keep = (losses <= losses.kthvalue(kept).values).to(losses.dtype)
-        old = batch.weight
-        keep = keep if old is None else old * keep.reshape(-1, *[1] * (old.ndim - 1))
-        return batch._replace(weight=keep)
-
-
 # --- on the loss -----------------------------------------------------------------------------------------
 
 
 class WeightDecay(Regulariser):
-    """Add half the squared weights times this to the loss, where the optimiser has no decay of its own."""
+    r"""The L2 penalty on the weight matrices: ``Training(weight_decay=1e-4)``.
+
+    Biases and gains are left alone. Optimisers with a decay of their own do it there; for the others this class adds the
+    penalty to the loss.
+
+    Parameters
+    ----------
+    rate : float
+        The factor :math:`\mu`. More makes weights smaller.
+
+    Notes
+    -----
+    Minimises the loss plus half the squared norm, so that a gradient step shrinks the weights first:
+
+    .. math::
+        \mathcal R(\theta) + \tfrac{\mu}{2} \lVert \theta \rVert^2, \qquad
+        \theta \leftarrow (1 - \eta \mu)\, \theta - \eta \nabla \mathcal R(\theta). \tag{1}
+
+    Where the loss is a quadratic with Hessian :math:`H = Q \Lambda Q^\top` and minimum :math:`\theta^*`, the result is
+    :math:`Q\, \mathrm{diag}\bigl(\lambda_i / (\lambda_i + \mu)\bigr)\, Q^\top \theta^*` (2): directions that the data
+    say little about shrink most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import MLPRegressor, Training
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> plan = Training(optimizer="gd", learning_rate=0.3, weight_decay=0.25, epochs=100)
+    >>> round(MLPRegressor((), training=plan, random_state=0).fit(X, X[:, 0]).coefs_[0].item(), 4)  # 1 / (1 + mu)
+    0.8
+    """
 
     name = "weight_decay"
 
@@ -372,7 +352,31 @@ class GradientNoise(Regulariser):
 
 
 class L1(Regulariser):
-    """Soft-threshold the weight matrices after each step, the proximal map of this times their absolute sum."""
+    r"""The L1 penalty on the weight matrices, which makes many of them exactly zero: ``Training(l1=1e-3)``.
+
+    Parameters
+    ----------
+    rate : float
+        The factor :math:`\mu` of the absolute sum. More weights become zero.
+
+    Notes
+    -----
+    After each step of size :math:`\eta` the weights are soft-thresholded, the proximal map of the penalty:
+
+    .. math:: \theta_i \leftarrow \mathrm{sign}(\theta_i)\, \max\{0, |\theta_i| - \eta \mu\}. \tag{1}
+
+    With plain gradients this is the iterative shrinkage-thresholding algorithm (ISTA), and for a linear model the lasso.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import MLPRegressor, Training
+    >>> X = np.array([[-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
+    >>> plan = Training(optimizer="gd", learning_rate=0.3, l1=0.2, epochs=100)
+    >>> model = MLPRegressor((), training=plan, random_state=0).fit(X, X @ [1.0, 0.1])
+    >>> bool(model.coefs_[0][1, 0] == 0.0)
+    True
+    """
 
     name = "l1"
 
@@ -389,7 +393,7 @@ class L1(Regulariser):
 
 
 class NormBall(Regulariser):
-    """Project the weight matrices onto a ball of this radius after each step.
+    r"""Keep the norm of the weight matrices below a radius: ``Training(norm_ball=3.0)``.
 
     Parameters
     ----------
@@ -397,6 +401,25 @@ class NormBall(Regulariser):
         The largest norm.
     per : {"model", "layer", "unit"}, default="model"
         Whether all matrices together, each of them, or each of their rows has at most this norm.
+
+    Notes
+    -----
+    Projected gradient descent: after each step the weights go to the nearest point of the ball,
+
+    .. math:: \Pi_r(\theta) = \min\{1, r / \lVert \theta \rVert\}\, \theta. \tag{1}
+
+    Its limit minimises the loss on the ball, which is the minimum with some weight decay, or the free minimum if that lies
+    inside.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from corollary import MLPClassifier, NormBall, Training
+    >>> X, y = load_iris(return_X_y=True)
+    >>> plan = Training(epochs=20, norm_ball=NormBall(2.0, per="layer"))
+    >>> model = MLPClassifier((16,), training=plan, random_state=0).fit(X, y)
+    >>> bool(max((W**2).sum() ** 0.5 for W in model.coefs_) < 2.0001)
+    True
     """
 
     name = "norm_ball"

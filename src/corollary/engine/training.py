@@ -261,11 +261,13 @@ class Training(BaseEstimator):  # type: ignore[misc]
 
     def _plain_params(self) -> dict[str, Any]:
         """Return what a file can hold: everything but other people's objects, which only a further fit would need."""
-        from corollary.engine import regularisers as ours
+        from corollary.engine.regulariser import HOOKS, Regulariser
 
         def plain(value: Any) -> bool:
-            hooked = any(hasattr(value, hook) for hook in ours.HOOKS) or callable(value)
-            return not hooked or type(value).__module__ == ours.__name__
+            hooked = any(hasattr(value, hook) for hook in HOOKS) or callable(value)
+            return not hooked or (
+                isinstance(value, Regulariser) and type(value).__module__.startswith("corollary.")
+            )
 
         params = self.get_params(deep=False)
         kept = {key: value if plain(value) else None for key, value in params.items()}

@@ -1,0 +1,184 @@
+"""Pictures of the regularisers: what each does to a small problem whose answer is known, beside that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.datasets import make_moons
+
+from corollary import Curriculum, MLPClassifier, MLPRegressor, Training, data
+from results._drawings import ACCENT, INK, SOFT, WARM, _label, panels
+
+__all__ = ["REGULARISERS"]
+
+CURVATURES = np.geomspace(0.01, 1.0, 40)
+
+
+def _shares(**training: Any) -> np.ndarray:
+    """Return how much of each weight of a linear model is learned, one curvature per weight, all targets 1."""
+    n = len(CURVATURES)
+    X = np.diag(np.sqrt(n * CURVATURES))
+    X = np.concatenate([X, -X])  # so that nothing is left for the bias
+    y = np.concatenate([np.sqrt(n * CURVATURES), -np.sqrt(n * CURVATURES)])
+    plan = Training(**{"optimizer": "gd", "learning_rate": 0.9, "epochs": 3000, **training})
+    model = MLPRegressor((), training=plan, random_state=0)
+    model.fit(X, y)
+    return np.ravel(model.coefs_[0]) * model.target_scale_  # standardised while training
+
+
+def weight_decay() -> Figure:
+    """Draw the share of every weight that decay leaves, beside lambda / (lambda + mu)."""
+    figure, (axes,) = panels(1, "Weight decay shrinks what the data say little about", 5.2, 3.2)
+    for mu, colour in ((0.01, SOFT), (0.05, ACCENT), (0.3, WARM)):
+        axes.semilogx(CURVATURES, _shares(weight_decay=mu), ".", color=colour, label=f"μ = {mu}")
+        axes.semilogx(CURVATURES, CURVATURES / (CURVATURES + mu), color=colour, lw=0.8)
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "curvature λ of the loss", "share of the weight that is learned")
+    return figure
+
+
+def lasso() -> Figure:
+    """Draw the weights of a digit classifier with and without the penalty."""
+    digits = data.load("digits", "table")
+    figure, axes = panels(3, "The weights of class 3, from less to more L1 penalty", 2.2, 2.6)
+    for part, rate in zip(axes, (None, 0.003, 0.01)):
+        plan = Training(epochs=30, optimizer="sgd", learning_rate=0.1, l1=rate)
+        model = MLPClassifier((), training=plan, random_state=0).fit(digits.X, digits.y)
+        W = model.coefs_[0][:, 3].reshape(8, 8)
+        part.imshow(W, cmap="RdBu", vmin=-np.abs(W).max(), vmax=np.abs(W).max())
+        zero = np.mean(model.coefs_[0] == 0)
+        part.set_title(f"l1 = {rate or 0:g}: {zero:.0%} zeros", fontsize=9)
+        part.set(xticks=[], yticks=[])
+    return figure
+
+
+def ball() -> Figure:
+    """Draw the way of projected descent, and where it ends."""
+    figure, (axes,) = panels(1, "Projected gradient descent stays in the ball", 4.2, 3.6)
+    H, best, r = np.diag([1.0, 0.25]), np.array([1.6, 1.2]), 1.0
+    u, v = np.meshgrid(np.linspace(-1.3, 2.2, 120), np.linspace(-1.3, 1.9, 120))
+    axes.contour(
+        u, v, 0.5 * ((u - best[0]) ** 2 + 0.25 * (v - best[1]) ** 2), 12, colors=SOFT, linewidths=0.6
+    )
+    angle = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(r * np.cos(angle), r * np.sin(angle), color=INK, lw=1)
+    way = [np.array([-0.8, -0.3])]
+    for _ in range(60):
+        step = way[-1] - 0.4 * H @ (way[-1] - best)
+        way.append(min(1.0, r / np.linalg.norm(step)) * step)
+    axes.plot(*np.array(way).T, ".-", color=ACCENT, lw=1, ms=3)
+    axes.plot(*best, "*", color=WARM, ms=9)
+    axes.set_aspect("equal")
+    _label(axes, "first weight", "second weight")
+    return figure
+
+
+def stopping() -> Figure:
+    """Draw the shares after some steps beside those of weight decay, and a fit that was stopped."""
+    figure, (left, right) = panels(2, "To stop early is to decay weights", 3.9, 3.1)
+    for t, colour in ((10, WARM), (100, ACCENT)):
+        left.semilogx(CURVATURES, 1 - (1 - 0.1 * CURVATURES) ** t, color=colour, label=f"{t} steps of 0.1")
+        mu = 1 / (0.1 * t)
+        left.semilogx(CURVATURES, CURVATURES / (CURVATURES + mu), "--", color=colour, label=f"decay {mu:g}")
+    left.legend(fontsize=7, frameon=False)
+    _label(left, "curvature λ of the loss", "share of the weight that is learned")
+    X, y = make_moons(160, noise=0.35, random_state=0)
+    far = make_moons(2000, noise=0.35, random_state=1)
+    plan = Training(epochs=150, learning_rate=0.01)
+    model = MLPClassifier((100, 100), training=plan, random_state=0).fit(X, y, validation=far)
+    history = model.history_frame()
+    right.plot(history["loss"], color=SOFT, label="training")
+    right.plot(history["validation_loss"], color=ACCENT, label="held out")
+    right.axvline(history["validation_loss"].idxmin(), color=WARM, lw=1)
+    right.legend(fontsize=7, frameon=False)
+    _label(right, "epoch", "loss")
+    return figure
+
+
+def dropout() -> Figure:
+    """Draw what the passes of Monte-Carlo dropout say of points near to and far from the data."""
+    rng = np.random.default_rng(0)
+    x = np.sort(np.concatenate([rng.uniform(-3, -1, 60), rng.uniform(1, 3, 60)]))[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=120)
+    plan = Training(epochs=400, learning_rate=3e-3)
+    model = MLPRegressor((100, 100), dropout=0.1, training=plan, random_state=0).fit(x, y)
+    grid = np.linspace(-4.5, 4.5, 300)[:, None]
+    mean, std = model.predict(grid, dropout_samples=200, return_std=True)
+    figure, (axes,) = panels(1, "Monte-Carlo dropout: passes disagree where there are no data", 5.6, 3.2)
+    axes.fill_between(grid[:, 0], mean - 2 * std, mean + 2 * std, color=ACCENT, alpha=0.2, lw=0)
+    axes.plot(grid, mean, color=ACCENT, label="mean of 200 passes, ± 2 deviations")
+    axes.plot(grid, model.predict(grid), color=WARM, lw=0.9, label="one pass with rescaled weights")
+    axes.plot(x, y, ".", color=INK, ms=3)
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "input", "prediction")
+    return figure
+
+
+def noise() -> Figure:
+    """Draw the slope that noisy inputs leave beside that of ridge regression."""
+    X = np.random.default_rng(0).choice([-1.0, 1.0], size=(2000, 1))
+    scales = np.linspace(0, 2, 9)
+    slopes = []
+    for scale in scales:
+        plan = Training(input_noise=float(scale), learning_rate=0.01, epochs=25, average=0.99)
+        slopes.append(MLPRegressor((), training=plan, random_state=0).fit(X, X[:, 0]).coefs_[0].item())
+    figure, (axes,) = panels(1, "Noise on the inputs is Tikhonov regularisation", 5.2, 3.2)
+    fine = np.linspace(0, 2, 100)
+    axes.plot(fine, 1 / (1 + fine**2), color=SOFT, label="ridge regression, 1 / (1 + σ²)")
+    axes.plot(scales, slopes, "o", color=ACCENT, ms=4, label="Training(input_noise=σ)")
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "standard deviation σ of the noise", "slope (1 without noise)")
+    return figure
+
+
+def smoothing() -> Figure:
+    """Draw how sure a classifier is of held-out digits, with and without smoothing."""
+    digits = data.load("digits", "table")
+    figure, axes = panels(3, "How sure a network is of held-out digits", 2.6, 2.6)
+    for part, share in zip(axes, (0.0, 0.1, 0.3)):
+        plan = Training(epochs=60, label_smoothing=share)
+        model = MLPClassifier((64,), training=plan, random_state=0).fit(digits.X[::2], digits.y[::2])
+        sure = model.predict_proba(digits.X[1::2]).max(1)
+        part.hist(sure, np.linspace(0.2, 1, 33), color=ACCENT)
+        part.axvline(1 - share + share / 10, color=WARM, lw=1)
+        accuracy = model.score(digits.X[1::2], digits.y[1::2])
+        _label(part, "largest probability", "", f"ε = {share:g}: {accuracy:.1%} right")
+    return figure
+
+
+def curriculum() -> Figure:
+    """Draw which samples are seen in each epoch."""
+    seen: list[np.ndarray] = []
+
+    class Watch:
+        def on_batch(self, batch: Any, module: Any, rng: Any) -> Any:
+            seen.append(batch.inputs[0][:, 0].numpy().astype(int))
+            return batch
+
+    X = np.arange(60, dtype=np.float32)[:, None]
+    plan = Training(
+        epochs=16, batch_size=60, curriculum=Curriculum(X[:, 0], start=0.25), regularisers=(Watch(),)
+    )
+    MLPRegressor((4,), training=plan, random_state=0).fit(X, X[:, 0])
+    page = np.zeros((60, len(seen)))
+    for t, rows in enumerate(seen):
+        page[rows, t] = 1
+    figure, (axes,) = panels(1, "The samples that each epoch sees, of 60", 5.2, 3.0)
+    axes.imshow(page, aspect="auto", origin="lower", cmap="Blues", vmax=1.6)
+    _label(axes, "epoch", "sample, from easy to hard")
+    return figure
+
+
+REGULARISERS: dict[str, Callable[[], Figure]] = {
+    "curriculum": curriculum,
+    "dropout": dropout,
+    "early-stopping": stopping,
+    "l1": lasso,
+    "label-smoothing": smoothing,
+    "noise": noise,
+    "norm-ball": ball,
+    "weight-decay": weight_decay,
+}
