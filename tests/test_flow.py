@@ -203,3 +203,47 @@ def test_bad_points_are_named():
     model = Flow("linear", training=Training(epochs=1)).fit(moons(100)[0])
     with pytest.raises(ValueError, match=r"shape \(n, 2\); got shape \(3, 5\)"):
         model.inverse_transform(np.zeros((3, 5)))
+
+
+# --- held-out data ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    from sklearn.datasets import load_digits
+
+    X = load_digits().images / 16
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order[:1200]], X[order[1200:]]
+
+
+def histogram_bits(train, held):
+    """Bits per pixel of every pixel's own smoothed histogram over the 17 grey levels."""
+    train, held = (np.rint(16 * part).astype(int).reshape(len(part), -1) for part in (train, held))
+    counts = np.stack([(train == level).sum(0) + 0.5 for level in range(17)])
+    return -np.log2(np.take_along_axis(counts / counts.sum(0), held, 0)).mean()
+
+
+@pytest.mark.parametrize(
+    "kind, n, plan",
+    [
+        ("coupling", 600, Training(epochs=6, batch_size=64, learning_rate=5e-3)),
+        ("autoregressive", 1200, Training(epochs=8, batch_size=32, learning_rate=5e-3)),
+    ],
+    ids=["coupling", "autoregressive"],
+)
+def test_default_flows_generalise_on_few_digits(digits, kind, n, plan):
+    """Bits of held-out digits are below independent pixels', with no sample that costs more than twice the mean."""
+    train, held = digits[0][:n], digits[1]
+    model = Flow(kind, training=plan, random_state=0).fit(train)
+    assert "validation_loss" in model.history_[0]
+    bits = model.bits_per_dimension(held)
+    assert bits.mean() < histogram_bits(train, held)
+    assert bits.max() < 2 * bits.mean()
+
+
+def test_few_samples_are_not_held_out_unless_that_is_asked_for():
+    X = moons(30)[0]
+    assert "validation_loss" not in Flow("linear", training=Training(epochs=1)).fit(X).history_[0]
+    plan = Training(epochs=1, early_stopping=True)
+    assert "validation_loss" in Flow("linear", training=plan).fit(X).history_[0]

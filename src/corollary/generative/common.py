@@ -18,6 +18,7 @@ from corollary import errors
 from corollary.base import Generator, as_tensor
 from corollary.border import as_given, check_count, check_target
 from corollary.data import kinds
+from corollary.engine.training import Training
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
 from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, Plain, Record
@@ -25,6 +26,7 @@ from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, P
 __all__ = ["ExactDensity", "GenerativeModel"]
 
 CHUNK = 4096  # samples that a network sees at a time outside training
+FEW = 50  # with fewer samples none are held out unless that is asked for
 
 
 class GenerativeModel(Generator, GradientTrained):
@@ -34,6 +36,7 @@ class GenerativeModel(Generator, GradientTrained):
     also: ClassVar[tuple[str, ...]] = ("image",)
     _fitted = {
         "sample_shape_": List(Count(1)),
+        "n_samples_": Count(1),
         "n_classes_": Count(),
         "classes_": Maybe(Labels("n_classes_")),
         "dtype_": Dtype(),
@@ -57,6 +60,7 @@ class GenerativeModel(Generator, GradientTrained):
             if reset:
                 self.sample_shape_ = tuple(int(side) for side in images.shape[1:])
                 self.n_features_in_ = int(np.prod(self.sample_shape_))
+                self.n_samples_ = len(images)
             return images
         if fitted is not None and len(fitted) == 3:
             must = f"samples must be images of shape {_shape(fitted)}, as in fit"
@@ -66,7 +70,14 @@ class GenerativeModel(Generator, GradientTrained):
         rows = super()._check(X, reset)
         if reset:
             self.sample_shape_ = (int(rows.shape[1]),)
+            self.n_samples_ = len(rows)
         return rows
+
+    def _plan(self) -> Training:
+        plan, asked = super()._plan(), getattr(self.training, "early_stopping", None)
+        if plan.early_stopping and asked is None and self.n_samples_ < FEW:
+            return plan.overridden(early_stopping=False)
+        return plan
 
     def _check_y(self, X: Any, y: Any) -> Any:
         if not self.conditional:
@@ -103,7 +114,8 @@ class GenerativeModel(Generator, GradientTrained):
     # --- scaling -----------------------------------------------------------------------------------------
 
     def _scale(self, X: np.ndarray, kind: str = "standard", dequantise: bool = True) -> Tensor:
-        """Learn the scaling of the training data; return them as a tensor, still as given."""
+        """Learn the scaling of the training data; return them as a tensor, still as given; images in single precision."""
+        X = X.astype(np.float32) if X.ndim == 4 else X
         self.dtype_ = str(X.dtype)
         self.scaling_ = Scaling.learn(X, kind, dequantise).plain()
         return as_tensor(X)

@@ -8,6 +8,9 @@ Data are mapped to independent standard normal numbers by layers with a known lo
 is maximised; what is drawn is :math:`f^{-1}(z)`. Tables are standardised, images pass a logit, grids are dequantised, and
 the Jacobians of all that are part of (1): densities are of the data as given.
 
+Log-scales are bounded in every layer and weights decay, and a part of the data is held out to say when to stop: a likelihood
+has no upper bound, and a flow that is free to stretch puts spikes on the training data.
+
 On images the coupling layers alternate checkerboards at each scale with channel masks after a squeeze, and at each squeeze
 half of the channels leave for the end (multi-scale): they need no further layers.
 """
@@ -45,6 +48,7 @@ from corollary.nn.mlp import MLP
 __all__ = ["Flow", "FlowModule", "MultiScale", "log_standard_normal"]
 
 LOG_2PI = math.log(2 * math.pi)
+SLOPE = 1.5  # bound on the log-scales of a layer
 
 
 def log_standard_normal(z: Tensor) -> Tensor:
@@ -147,14 +151,15 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     kind : {"coupling", "autoregressive", "planar", "linear"}, default="coupling"
         "coupling" (RealNVP) is fast both ways; "autoregressive" (MAF) has the best densities of tables, and draws one
         coordinate at a time; "planar" bends along one direction a layer; "linear" is a Gaussian with a full covariance.
-    n_layers : int, default=8
-        Layers; on images, at each scale. More can bend more, and cost more.
-    hidden_layer_sizes : sequence of int, default=(128, 128)
-        Hidden widths of the networks inside the layers; images take the first as their channels.
+    n_layers : int, optional
+        Layers; on images, at each scale. More can bend more, and cost more. By default chosen from the data.
+    hidden_layer_sizes : sequence of int, optional
+        Hidden widths of the networks inside the layers; images take the first as their channels. By default chosen from
+        the data.
     conditional : bool, default=False
         Whether labels y given to ``fit`` are conditioned on.
     training : Training, optional
-        How to descend.
+        How to descend. By default a tenth of the data, if there are at least 50 samples, is held out for early stopping.
     random_state : int or RandomState, optional
         Seed for weights, order of samples, noise and draws.
 
@@ -169,7 +174,7 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     scaling_ : dict
         How data are dequantised and scaled.
     history_ : list of dict
-        Loss (negative log-density in nats, in the scaled space) of every epoch.
+        Loss (negative log-density in nats, in the scaled space) of every epoch, ``validation_loss`` on what is held out.
     n_iter_ : int
         Epochs run.
 
@@ -194,11 +199,19 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     ((150,), (3, 4))
     """
 
-    _training_defaults = {"epochs": 100, "learning_rate": 1e-3, "batch_size": 128, "clip_norm": 10.0}
+    _training_defaults = {
+        "epochs": 200,
+        "learning_rate": 1e-3,
+        "batch_size": 128,
+        "clip_norm": 10.0,
+        "optimizer": "adamw",
+        "weight_decay": 0.1,
+        "early_stopping": True,
+    }
     _parameter_constraints = {
         "kind": [StrOptions({"autoregressive", "coupling", "linear", "planar"})],
-        "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "hidden_layer_sizes": ["array-like"],
+        "n_layers": [None, Interval(Integral, 1, None, closed="left")],
+        "hidden_layer_sizes": [None, "array-like"],
         "conditional": ["boolean"],
         "random_state": ["random_state"],
     }
@@ -207,8 +220,8 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         self,
         kind="coupling",
         *,
-        n_layers=8,
-        hidden_layer_sizes=(128, 128),
+        n_layers=None,
+        hidden_layer_sizes=None,
         conditional=False,
         training=None,
         random_state=None,
@@ -230,22 +243,36 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         layers = self._image_layers() if len(self.sample_shape_) == 3 else Chain(self._row_layers())
         return FlowModule(layers, self.n_classes_).to(getattr(torch, self.dtype_))
 
+    def _sizes(self) -> tuple[int, tuple[int, ...]]:
+        """Return the number of layers and the hidden widths, by numbers of samples and coordinates where not given."""
+        images = len(self.sample_shape_) == 3 and self.kind == "coupling"
+        n_layers = self.n_layers or (4 if images or self.n_features_in_ > 16 else 6)
+        if self.hidden_layer_sizes is not None:
+            return n_layers, tuple(int(width) for width in self.hidden_layer_sizes)
+        if images:
+            return n_layers, (32 if self.n_samples_ < 20_000 else 64,)
+        width = 64 if self.n_samples_ < 2_000 else 128 if self.n_samples_ < 20_000 else 256
+        units = (
+            4 if self.kind == "autoregressive" else 1
+        )  # for each coordinate: every one has some of its own
+        return n_layers, (min(1024, max(width, units * self.n_features_in_)),) * 2
+
     def _row_layers(self) -> list[nn.Module]:
-        d, hidden = self.n_features_in_, tuple(int(width) for width in self.hidden_layer_sizes)
+        d, (n_layers, hidden) = self.n_features_in_, self._sizes()
         if self.kind == "linear":
             return [QRLinear(d, context=self.n_classes_)]
         if self.kind == "planar":
-            return [
-                layer for _ in range(self.n_layers) for layer in (Planar(d), QRLinear(d, 2, self.n_classes_))
-            ]
+            return [layer for _ in range(n_layers) for layer in (Planar(d), QRLinear(d, 2, self.n_classes_))]
         if self.kind == "autoregressive" or d == 1:
             pairs = (
-                (MaskedAutoregressive(MADE(d, hidden, self.n_classes_)), Reverse())
-                for _ in range(self.n_layers)
+                (MaskedAutoregressive(MADE(d, hidden, self.n_classes_), SLOPE), Reverse())
+                for _ in range(n_layers)
             )
             return [layer for pair in pairs for layer in pair]
-        masks = (((torch.arange(d) + i) % 2).float() for i in range(self.n_layers))
-        return [AffineCoupling(mask, _perceptron(d + self.n_classes_, 2 * d, hidden)) for mask in masks]
+        masks = (((torch.arange(d) + i) % 2).float() for i in range(n_layers))
+        return [
+            AffineCoupling(mask, _perceptron(d + self.n_classes_, 2 * d, hidden), SLOPE) for mask in masks
+        ]
 
     def _image_layers(self) -> nn.Module:
         if self.kind != "coupling":
@@ -254,11 +281,13 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         return self._scale_layers(c, h, w)
 
     def _scale_layers(self, c: int, h: int, w: int) -> nn.Module:
-        width = int(self.hidden_layer_sizes[0])
+        n_layers, (width, *_) = self._sizes()
         board = ((torch.arange(h)[:, None] + torch.arange(w)) % 2).float()[None]
         layers: list[nn.Module] = [
-            AffineCoupling(board if i % 2 else 1 - board, _convolutions(c + self.n_classes_, 2 * c, width))
-            for i in range(self.n_layers)
+            AffineCoupling(
+                board if i % 2 else 1 - board, _convolutions(c + self.n_classes_, 2 * c, width), SLOPE
+            )
+            for i in range(n_layers)
         ]
         if h % 2 or w % 2 or min(h, w) < 4:
             return Chain(layers)
@@ -266,9 +295,9 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         first = (torch.arange(4 * c) < 2 * c).float()[:, None, None]
         layers += [
             AffineCoupling(
-                first if i % 2 else 1 - first, _convolutions(4 * c + self.n_classes_, 8 * c, width)
+                first if i % 2 else 1 - first, _convolutions(4 * c + self.n_classes_, 8 * c, width), SLOPE
             )
-            for i in range(self.n_layers)
+            for i in range(n_layers)
         ]
         h, w = h // 2, w // 2
         deeper = None if min(h, w) < 4 or h % 2 or w % 2 else self._scale_layers(2 * c, h, w)

@@ -45,9 +45,9 @@ __all__ = [
 SLOPE = math.log(1e3)  # log-scales stay within this of zero: a layer stretches by at most a thousand
 
 
-def soft_clip(a: Tensor) -> Tensor:
-    """Return log-scales that are about ``a`` near zero and never leave (-log 1000, log 1000)."""
-    return a / (1 + a.abs() / SLOPE)
+def soft_clip(a: Tensor, slope: float = SLOPE) -> Tensor:
+    """Return log-scales that are about ``a`` near zero and never leave (-slope, slope)."""
+    return a / (1 + a.abs() / slope)
 
 
 class Chain(nn.Module):
@@ -161,10 +161,13 @@ class AffineCoupling(nn.Module):
         1 for coordinates that pass; of the shape of one sample, or broadcast to it.
     net : nn.Module
         Called with the masked sample (and the context, if any), returns shift and raw log-scale, twice the channels.
+    slope : float, default=log(1000)
+        Bound on the log-scales.
     """
 
-    def __init__(self, mask: Tensor, net: nn.Module) -> None:
+    def __init__(self, mask: Tensor, net: nn.Module, slope: float = SLOPE) -> None:
         super().__init__()
+        self.slope = slope
         self.register_buffer("mask", mask)
         self.mask: Tensor
         self.net = net
@@ -173,7 +176,7 @@ class AffineCoupling(nn.Module):
         kept = x * self.mask
         out = self.net(kept) if context is None else self.net(kept, context)
         shift, raw = out.chunk(2, 1)
-        return shift * (1 - self.mask), soft_clip(raw) * (1 - self.mask)
+        return shift * (1 - self.mask), soft_clip(raw, self.slope) * (1 - self.mask)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return z and the log-determinant."""
@@ -232,16 +235,19 @@ class MaskedAutoregressive(nn.Module):
     ----------
     net : nn.Module
         Such as :class:`MADE`: the k-th shift and log-scale depend on coordinates before the k-th.
+    slope : float, default=log(1000)
+        Bound on the log-scales.
     """
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, slope: float = SLOPE) -> None:
         super().__init__()
+        self.slope = slope
         self.net = net
 
     def _parameters_of(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         out = self.net(x) if context is None else self.net(x, context)
         shift, raw = out.chunk(2, 1)
-        return shift, soft_clip(raw)
+        return shift, soft_clip(raw, self.slope)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return z and the log-determinant."""
