@@ -40,7 +40,7 @@ def pixels(entry: catalog.Entry) -> Figure:
     """Digits: the last section of the report that has a figure (components, samples, codes)."""
     train, test = halves("digits", "table")
     names = catalog.create(entry.id).get_params()
-    few = {"n_components": 20} if "n_components" in names else {}
+    few = {name: 20 for name in ("n_components", "latent") if name in names}
     model = fitted(entry, train.X, **few)
     shown = [(head, figure) for head, _, figure in reporting.sections(model, test) if figure is not None]
     head, figure = shown[-1]
@@ -242,7 +242,7 @@ def topics(entry: catalog.Entry) -> Figure:
 def newsgroups(entry: catalog.Entry) -> Figure:
     """Held-out posts: true against predicted newsgroups."""
     train, test = posts()
-    small = {"n_layers": 1, "dimension": 32, "n_heads": 2, "context": 48, "dropout": 0.0}
+    small = {"n_layers": 1, "width": 32, "n_heads": 2, "max_length": 48, "dropout": 0.0}
     small["training"] = Training(epochs=60, learning_rate=3e-3)
     transformer = "n_heads" in catalog.create(entry.id).get_params()
     model = fitted(entry, train.X, train.y, seconds=LONGER, **(small if transformer else {}))
@@ -266,7 +266,7 @@ def texts(entry: catalog.Entry) -> Figure:
 def continued(entry: catalog.Entry) -> Figure:
     """What a model trained for some seconds on Shakespeare writes."""
     plays = [text[:20000] for text in data.load("shakespeare").X[:10]]
-    small = {"n_layers": 2, "dimension": 64, "context": 64, "training": Training(learning_rate=4e-3)}
+    small = {"n_layers": 2, "width": 64, "max_length": 64, "training": Training(learning_rate=4e-3)}
     model = fitted(entry, plays, seconds=LONGER, **small)
     prompts = ["To be, or not to ", "My lord, ", "The king "]
     made = model.generate(prompts, max_new_tokens=120)

@@ -16,7 +16,7 @@ from results._showing import LONGER, fitted, share, titled, written
 __all__ = ["answers", "capitals", "lengths"]
 
 HELD = 200  # lines that are not trained on
-SMALL: dict[str, Any] = {"n_layers": 1, "dimension": 64, "n_heads": 4, "context": 48, "dropout": 0.0}
+SMALL: dict[str, Any] = {"n_layers": 1, "width": 64, "n_heads": 4, "max_length": 48, "dropout": 0.0}
 PLAN = Training(epochs=300, learning_rate=2e-3, batch_size=32)
 GENTLE = Training(epochs=300, learning_rate=5e-4, batch_size=32)  # numbers swing more than classes
 

@@ -59,7 +59,7 @@ def _model(name: str, layer: str, seed: int) -> NodeClassifier:
     if (name, layer) != ("pubmed", "gat"):
         return NodeClassifier(layer, random_state=seed)
     training = Training(learning_rate=RATE, weight_decay=PENALTY)
-    return NodeClassifier(layer, output_heads=HEADS, training=training, random_state=seed)
+    return NodeClassifier(layer, n_output_heads=HEADS, training=training, random_state=seed)
 
 
 def _graphs(name: str) -> Iterator[Any]:

@@ -21,7 +21,7 @@ NETS = {
     "lenet": {},
     "resnet": {"options": {"depth": (1, 1, 1)}},
     "densenet": {"width": 8, "options": {"depth": (3, 3, 3)}},
-    "vit": {"options": {"depth": 3}},
+    "vit": {"options": {"n_layers": 3}},
 }
 FLOORS = {"mlp": 0.82, "lenet": 0.84, "resnet": 0.84, "densenet": 0.84, "vit": 0.80}
 

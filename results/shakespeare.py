@@ -50,7 +50,7 @@ class LSTM(GPT):
     """The same texts, windows, training and scores as GPT, with another network."""
 
     def _module(self) -> nn.Module:
-        return RecurrentNetwork(self.n_tokens_, self.dimension)
+        return RecurrentNetwork(self.n_tokens_, self.width)
 
     def _generate(self, prompts: Any, max_new_tokens: int, seed: int, **how: Any) -> list[str]:
         net, generator = self.module_, torch.Generator().manual_seed(seed)
@@ -119,8 +119,8 @@ def run(out: Path) -> dict[str, Any]:
     known = set("".join(train))
     held = ["".join(c for c in text if c in known) for text in held]
     models = {
-        "GPT, 3 layers of 96": GPT(3, dimension=96, context=CONTEXT, training=PLAN, random_state=0),
-        "LSTM, 2 layers of 155": LSTM(2, dimension=155, context=CONTEXT, training=PLAN, random_state=0),
+        "GPT, 3 layers of 96": GPT(3, width=96, max_length=CONTEXT, training=PLAN, random_state=0),
+        "LSTM, 2 layers of 155": LSTM(2, width=155, max_length=CONTEXT, training=PLAN, random_state=0),
     }
     curves = {name: curve(model, train, held) for name, model in models.items()}
     final = {name: float(np.interp(SECONDS, *points.T)) for name, points in curves.items()}
@@ -130,7 +130,7 @@ def run(out: Path) -> dict[str, Any]:
     draw(curves, bigram, out / "shakespeare.png")
     text = TEXT.format(
         train=len(train), characters=sum(map(len, train)), kinds=kinds - 1, held=HELD_CHARACTERS,
-        names=", ".join(HELD), context=CONTEXT, rate=RATE, seconds=SECONDS,
+        names=", ".join(HELD), max_length=CONTEXT, rate=RATE, seconds=SECONDS,
         uniform=math.log2(kinds), unigram=unigram, bigram=bigram,
     )  # fmt: skip
     passes = {name: SECONDS / points[-1, 0] * models[name].n_iter_ for name, points in curves.items()}

@@ -23,7 +23,7 @@ SHOWN = 8
 MODELS = {
     "Seq2Seq, no attention": lambda plan: Seq2Seq(attention=False, embedding_dimension=128, **_common(plan)),
     "Seq2Seq, attention": lambda plan: Seq2Seq(attention=True, embedding_dimension=128, **_common(plan)),
-    "Transformer": lambda plan: Transformer(2, dimension=128, n_heads=4, inner=256, **_common(plan)),
+    "Transformer": lambda plan: Transformer(2, width=128, n_heads=4, inner_width=256, **_common(plan)),
 }
 
 

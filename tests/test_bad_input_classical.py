@@ -126,26 +126,29 @@ RANKS = {
     "PCA": r"n_components=5 must be between 0 and min\(n_samples, n_features\)=4",
     "ProbabilisticPCA": r"n_components must be at most min\(n_samples, n_features\)=4; got 5",
     "FactorAnalysis": "n_components must be at most n_features=4; got 5",
-    "LinearAutoencoder": "n_components must be at most n_features = 4; got 5",
-    "Autoencoder": "n_components must be at most n_features = 4; got 5",
+    "LinearAutoencoder": "latent must be at most n_features = 4; got 5",
+    "Autoencoder": "latent must be at most n_features = 4; got 5",
     "TruncatedSVD": r"n_components\(5\) must be <= n_features\(4\)",
 }
 MANY = {"Mixture": "at least n_components=13", "GaussianMixture": "n_components = 13, n_samples = 12"}
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in named("table") if "n_components" in ENTRIES[n].load()().get_params()]
-)
+def rank_name(name):
+    return next((p for p in ("n_components", "latent") if p in ENTRIES[name].load()().get_params()), None)
+
+
+@pytest.mark.parametrize("name", [n for n in named("table") if rank_name(n)])
 def test_a_rank_above_the_matrix(name):
     X, y = table()
+    rank = rank_name(name)
     if name in RANKS:
         with pytest.raises(ValueError, match=RANKS[name]):
-            make(name, n_components=5).fit(X, y)
+            make(name, **{rank: 5}).fit(X, y)
     elif name in MANY:
         with pytest.raises(ValueError, match=MANY[name]):
-            make(name, n_components=13).fit(X, y)
+            make(name, **{rank: 13}).fit(X, y)
     else:  # hidden units, topics and parts may be more than the features
-        assert_finite(make(name, n_components=5).fit(X, y), X)
+        assert_finite(make(name, **{rank: 5}).fit(X, y), X)
 
 
 # --- counts ----------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_heads_that_do_not_fit_are_refused():
 
 # --- learning ---------------------------------------------------------------------------------------------
 
-SMALL = {"n_layers": 1, "dimension": 32, "n_heads": 2, "dropout": 0.0, "context": 16, "random_state": 0}
+SMALL = {"n_layers": 1, "width": 32, "n_heads": 2, "dropout": 0.0, "max_length": 16, "random_state": 0}
 FAST = Training(40, learning_rate=5e-3, batch_size=8)
 NOUNS = ["sun", "sea", "ice", "rose"]
 
@@ -317,7 +317,7 @@ BAD = [
     ("answering", (PAIR, ["moon"]), ValueError, "answer 0 must stand in its passage; got 'moon'"),
     ("answering", (PAIR, [3]), TypeError, "a string or a pair .begin, end.; got 3"),
     ("answering", (PAIR, [(4, 99)]), ValueError, "within the 11 characters of its passage; got 4 to 99"),
-    ("answering", ([("who", "the sun " * 9 + "ice")], ["ice"]), ValueError, "context of 16 tokens .* Raise context"),
+    ("answering", ([("who", "the sun " * 9 + "ice")], ["ice"]), ValueError, "max_length=16 tokens .* Raise max_length"),
 ]  # fmt: skip
 
 
@@ -346,7 +346,7 @@ def test_a_table_of_texts_on_the_command_line(name, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     with open("texts.csv", "w", newline="") as file:
         csv.writer(file).writerows([("text", "y"), *rows * 8])
-    sizes = "n_layers=1 dimension=16 n_heads=2 training.epochs=2".split()
+    sizes = "n_layers=1 width=16 n_heads=2 training.epochs=2".split()
     options = [word for size in sizes for word in ("--set", size)]
     options += ["--kind", "text", "--target", "y", "--run", "r", "--json"]
 

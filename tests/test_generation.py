@@ -105,7 +105,7 @@ def test_a_head_that_is_no_language_model_is_refused(kind, tmp_path):
         ({"beam_size": 2, "top_k": 3}, "beam search draws nothing; got temperature=1.0, top_k=3"),
         (
             {"beam_size": 2, "max_new_tokens": 39},
-            r"fit into the context of 40; got 3 \+ 39 tokens. Use max_new_tokens=37",
+            r"fit into max_length=40; got 3 \+ 39 tokens. Use max_new_tokens=37",
         ),
         ({"repetition_penalty": 0}, "repetition_penalty must be a positive number; got 0"),
         ({"length_penalty": "long"}, "length_penalty must be a positive number; got 'long'"),

@@ -214,7 +214,7 @@ def test_what_is_no_gpt2_is_refused(tmp_path):
 # --- fitting ---------------------------------------------------------------------------------------------
 
 TEXTS = ["the cat sat on the mat. " * 8, "a dog ran in the fog. " * 8, "x"]
-SMALL = {"n_layers": 1, "n_heads": 2, "dimension": 32, "context": 24, "random_state": 0}
+SMALL = {"n_layers": 1, "n_heads": 2, "width": 32, "max_length": 24, "random_state": 0}
 
 
 def small(epochs=40, **params):
@@ -359,7 +359,7 @@ def test_fine_tuning_of_a_gpt2(tmp_path):
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda m: m.generate("a" * 40), ValueError, "must fit into the context of 24 tokens; got 41. Shorten it"),
+    (lambda m: m.generate("a" * 40), ValueError, "must fit into max_length=24 tokens; got 41. Shorten it"),
     (lambda m: m.generate("é"), ValueError, "it was trained on .*; got 'é', first at position 0. Leave"),
     (lambda m: m.score_samples(["at é→a"]), ValueError, "got 'é', '→', first at position 3"),
     (lambda m: m.perplexity([""] * 2), ValueError, "some document must have words; got 2 empty ones"),
@@ -377,7 +377,7 @@ def test_fine_tuning_of_a_gpt2(tmp_path):
     (lambda m: m.generate("a", top_p=0), ValueError, r"top_p must lie in \(0, 1\]; got 0"),
     (lambda m: m.generate("a", max_new_tokens=0), ValueError, "max_new_tokens must be an integer of at least 1"),
     (lambda m: m.perplexity(["a"], stride=0), ValueError, "stride must be an integer of at least 1; got 0"),
-    (lambda m: m.perplexity(["a"], stride=25), ValueError, "stride must not exceed the context of 24 tokens; got 25"),
+    (lambda m: m.perplexity(["a"], stride=25), ValueError, "stride must not exceed max_length=24 tokens; got 25"),
     (lambda m: m.perplexity([]), ValueError, "X must hold at least one of the strings"),
 ])  # fmt: skip
 def test_bad_calls_are_named(call, error, words, fitted):
@@ -386,8 +386,8 @@ def test_bad_calls_are_named(call, error, words, fitted):
 
 
 @pytest.mark.parametrize("params, words", [
-    ({"n_heads": 3}, "dimension must be a multiple of n_heads=3; got 32"),
-    ({"context": 1}, "context"),
+    ({"n_heads": 3}, "width must be a multiple of n_heads=3; got 32"),
+    ({"max_length": 1}, "max_length"),
     ({"tokenizer": "words"}, "'words' must be a tokenizer.json"),
     ({"tokenizer": "bytepair", "vocabulary_size": 100}, "room for 256 bytes and an end token; got 100"),
 ])  # fmt: skip

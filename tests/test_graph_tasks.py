@@ -55,13 +55,13 @@ def test_structure_alone_tells_rings_from_stars(layer):
 
 
 @pytest.mark.parametrize("layer", sorted(LAYERS))
-@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
-def test_a_graph_does_not_depend_on_its_order_or_its_company(layer, readout):
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max"])
+def test_a_graph_does_not_depend_on_its_order_or_its_company(layer, pooling):
     graphs, y = shapes(12)
     rng = np.random.default_rng(1)
     graphs = [Graph(rng.normal(size=g.x.shape).astype(np.float32), g.edge_index) for g in graphs]
     params = {**QUICK, "training": Training(epochs=2)}
-    model = GraphClassifier(layer, readout=readout, **params).fit(graphs, y)
+    model = GraphClassifier(layer, pooling=pooling, **params).fit(graphs, y)
     together = model.predict_proba(graphs)
     for g, expected in zip(graphs, together):
         order = rng.permutation(g.num_nodes)
@@ -155,8 +155,8 @@ def test_labels_may_come_with_the_graphs_and_single_nodes_are_graphs():
     (lambda g, y: NodeClassifier(**QUICK).fit(odd()).score(replace(odd(), test_mask=np.zeros(9, bool))),
      "labels to be scored, in test_mask; got none"),
     (lambda g, y: NodeClassifier().fit(odd(), np.eye(3)[np.arange(9) % 3]), r"got shape \(9, 3\). Pass y.argmax\(1\)"),
-    (lambda g, y: LinkPredictor(neighbours=(3,)).fit(g[0]), "one for each of the 2 layers; got"),
-    (lambda g, y: NodeClassifier(neighbours=(3, 3, 3)).fit(g[0], y[: g[0].num_nodes]), "one for each of the 2 layers"),
+    (lambda g, y: LinkPredictor(n_neighbors=(3,)).fit(g[0]), "one for each of the 2 layers; got"),
+    (lambda g, y: NodeClassifier(n_neighbors=(3, 3, 3)).fit(g[0], y[: g[0].num_nodes]), "one for each of the 2 layers"),
 ])  # fmt: skip
 def test_bad_input_is_named(make, words):
     with pytest.raises(ValueError, match=words):
@@ -219,16 +219,21 @@ def test_odd_graphs_are_learned_from(layer):
     assert np.isfinite(links.transform(lone)).all()
 
 
-@pytest.mark.parametrize("output_heads", [1, 4])
-def test_whole_graphs_and_links_average_the_heads_of_their_last_attention(output_heads):
-    quick = {"layer": "gat", "output_heads": output_heads, "random_state": 0, "training": Training(epochs=1)}
+@pytest.mark.parametrize("n_output_heads", [1, 4])
+def test_whole_graphs_and_links_average_the_heads_of_their_last_attention(n_output_heads):
+    quick = {
+        "layer": "gat",
+        "n_output_heads": n_output_heads,
+        "random_state": 0,
+        "training": Training(epochs=1),
+    }
     graphs, y = shapes(6)
     whole = GraphClassifier(hidden_layer_sizes=(16, 10), **quick).fit(graphs, y).module_
     links = LinkPredictor(hidden_layer_sizes=(16, 10), **quick).fit(graphs[0]).module_
     for module in (whole, links):
         first, last = (layer.conv for layer in module.network.layers)
         assert (first.heads, first.out_channels, first.concat) == (8, 2, True)
-        assert (last.heads, last.out_channels, last.concat) == (output_heads, 10, False)
+        assert (last.heads, last.out_channels, last.concat) == (n_output_heads, 10, False)
 
 
 @pytest.mark.parametrize("layer", sorted(LAYERS))
@@ -317,21 +322,21 @@ def test_every_edge_is_drawn_equally_often():
 def test_sampled_training_learns_and_resumes():
     g = communities()
     training = Training(epochs=15, batch_size=16)
-    model = NodeClassifier(neighbours=5, hidden_layer_sizes=(16,), random_state=0, training=training)
+    model = NodeClassifier(n_neighbors=5, hidden_layer_sizes=(16,), random_state=0, training=training)
     assert model.fit(g).score(g) > 0.9
     quick = {"random_state": 0, "training": Training(epochs=3, batch_size=8)}
-    check_estimator(NodeClassifier(neighbours=(3,), hidden_layer_sizes=(), **quick))
-    check_estimator(LinkPredictor(neighbours=(3, 2), hidden_layer_sizes=(8, 4), **quick))
+    check_estimator(NodeClassifier(n_neighbors=(3,), hidden_layer_sizes=(), **quick))
+    check_estimator(LinkPredictor(n_neighbors=(3, 2), hidden_layer_sizes=(8, 4), **quick))
 
 
 def test_sampled_links_are_found_and_all_neighbours_give_what_the_whole_graph_does():
     rest, held = split_links(communities(), test=0.15)
     plan = Training(epochs=15, batch_size=128)
-    model = LinkPredictor(neighbours=5, random_state=0, training=plan).fit(rest)
+    model = LinkPredictor(n_neighbors=5, random_state=0, training=plan).fit(rest)
     assert model.score(held) > 0.65  # ten seeds of graph, split and net reach 0.77
     # Attention asks for nothing but the edges that enter: with all of them the same sums, in double precision.
     exact = {"layer": "gat", "hidden_layer_sizes": (8, 4), "random_state": 0, "training": Training(epochs=1)}
     double = replace(rest, x=rest.x.astype(np.float64))
     whole = LinkPredictor(**exact).fit(double).history_[0]["loss"]
-    seen = LinkPredictor(neighbours=10**6, **exact).fit(double).history_[0]["loss"]
+    seen = LinkPredictor(n_neighbors=10**6, **exact).fit(double).history_[0]["loss"]
     np.testing.assert_allclose(seen, whole, rtol=1e-9)

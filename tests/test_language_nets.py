@@ -48,7 +48,7 @@ def draw(high, *shape, seed=0):
     return torch.randint(4, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
-SIZES = {"dimension": 16, "n_heads": 2, "n_layers": 2, "inner": 32}
+SIZES = {"width": 16, "n_heads": 2, "n_layers": 2, "inner_width": 32}
 TOKENS = draw(12, 3, 7)
 NETS = {
     "gpt": (lambda dropout: Decoder(12, 8, 16, 2, 2, dropout=dropout), (TOKENS,)),

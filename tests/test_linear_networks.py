@@ -65,7 +65,7 @@ def test_a_denoising_autoencoder_removes_noise():
 
 def test_autoencoder_errors_and_files(tmp_path):
     X = load_iris().data
-    with pytest.raises(ValueError, match="n_components must be at most n_features = 4; got 5"):
+    with pytest.raises(ValueError, match="latent must be at most n_features = 4; got 5"):
         Autoencoder(5).fit(X)
     model = Autoencoder(2, training=SHORT, random_state=0).fit(X)
     again = corollary.load(model.save(tmp_path / "m.safetensors"))

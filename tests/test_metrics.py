@@ -159,7 +159,10 @@ def test_inception_score_and_perplexity():
         (lambda: metrics.fid([[np.nan, 1.0]] * 2, rows(5, 2)), "features must be finite"),
         (lambda: metrics.fid(rows(5, 2), rows(5, 2), features=lambda x: np.zeros(3)), "one row per sample"),
         (lambda: metrics.gaussian_distance([0.0], np.eye(2), [0.0], np.eye(2)), r"covariances \(f, f\)"),
-        (lambda: metrics.precision_recall(rows(5, 2), rows(5, 2), k=5), "k must lie between 1"),
+        (
+            lambda: metrics.precision_recall(rows(5, 2), rows(5, 2), n_neighbors=5),
+            "n_neighbors must lie between 1",
+        ),
         (lambda: metrics.jensen_shannon([1, 2], [1, 2, 3]), "Pass bins="),
         (lambda: metrics.jensen_shannon([0, 0], [1, 2]), "nor all zero"),
         (lambda: metrics.wasserstein(rows(5, 2), rows(5, 3)), "as many columns"),

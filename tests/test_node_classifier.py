@@ -216,13 +216,13 @@ def thin(g, form=sparse.csr_matrix):
 
 
 @pytest.mark.parametrize("layer", sorted(LAYERS))
-@pytest.mark.parametrize("neighbours", [None, 5])
-def test_sparse_features_are_learned_from_as_dense_ones_are(layer, neighbours):
+@pytest.mark.parametrize("n_neighbors", [None, 5])
+def test_sparse_features_are_learned_from_as_dense_ones_are(layer, n_neighbors):
     # Without dropout both do the same sums, in another order; double precision keeps them together.
-    if layer == "spectral" and neighbours:
+    if layer == "spectral" and n_neighbors:
         pytest.skip("every sample of neighbours has its own eigenvectors: slow, and of no use")
-    plan = Training(epochs=4, batch_size=8 if neighbours else None)
-    model = NodeClassifier(layer, dropout=0.0, neighbours=neighbours, random_state=0, training=plan)
+    plan = Training(epochs=4, batch_size=8 if n_neighbors else None)
+    model = NodeClassifier(layer, dropout=0.0, n_neighbors=n_neighbors, random_state=0, training=plan)
     dense = model.fit(words()).predict_proba(words())
     for form in (sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix):
         assert model.fit(thin(words(), form)).normalized_
@@ -317,7 +317,7 @@ def test_what_labelled_nodes_see_is_all_that_they_need(layer, weighted, monkeypa
 
 def test_heads_of_the_last_attention_are_averaged():
     g = words(dtype=np.float32)
-    net = NodeClassifier("gat", output_heads=3, random_state=0, training=Training(epochs=2)).fit(g).module_
+    net = NodeClassifier("gat", n_output_heads=3, random_state=0, training=Training(epochs=2)).fit(g).module_
     conv = net.layers[-1].conv
     assert (conv.heads, conv.out_channels, conv.concat) == (3, 2, False)
     x, edges = torch.tensor(g.x), torch.tensor(g.edge_index)
@@ -364,7 +364,7 @@ def test_bad_graphs_are_named(graph, error, words):
 
 @pytest.mark.parametrize("params, words", [
     ({"layer": "gnc"}, "layer"), ({"dropout": 1.0}, "dropout"), ({"hidden_layer_sizes": (0,)}, "must be positive"),
-    ({"activation": "rulu"}, "activation"), ({"layer": "gat", "output_heads": 0}, "output_heads"),
+    ({"activation": "rulu"}, "activation"), ({"layer": "gat", "n_output_heads": 0}, "n_output_heads"),
 ])  # fmt: skip
 def test_bad_parameters_are_named(params, words):
     with pytest.raises(ValueError, match=words):

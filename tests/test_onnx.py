@@ -182,7 +182,7 @@ def test_layers_of_graphs(layer, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_language_models_give_logits(tmp_path):
-    model = GPT(1, n_heads=2, dimension=8, context=12, training=Training(epochs=1)).fit(["abab", "baba"])
+    model = GPT(1, n_heads=2, width=8, max_length=12, training=Training(epochs=1)).fit(["abab", "baba"])
     tokens = np.array([[1, 2, 1, 2, 0], [2, 1, 0, 1, 2], [0, 0, 1, 1, 1]])
     found, session = run(model.to_onnx(tmp_path / "gpt.onnx"), {"tokens": tokens})
     with torch.no_grad():

@@ -170,7 +170,7 @@ def linear(noise=0.0, n=200, seed=0):
 
 def test_the_first_epoch_is_the_delta_rule():
     X, y = linear(n=5)
-    model = Adaline(0.1, normalised=False, max_iter=1, random_state=0).fit(X, y)
+    model = Adaline(0.1, normalize=False, max_iter=1, random_state=0).fit(X, y)
     w, b = np.zeros(3), 0.0
     for i in model._rng().permutation(5):
         error = y[i] - X[i] @ w - b
@@ -182,11 +182,11 @@ def test_the_first_epoch_is_the_delta_rule():
 def test_the_limit_is_least_squares():
     X, y = linear(noise=0.5)
     best = LinearRegression().fit(X, y)
-    model = Adaline(0.02, normalised=False, decay=5, max_iter=3000, tol=1e-8, random_state=0).fit(X, y)
+    model = Adaline(0.02, normalize=False, decay=5, max_iter=3000, tol=1e-8, random_state=0).fit(X, y)
     # a step of 0.02 / 600 at the end leaves noise of about its square root times 0.5 / sqrt(200)
     np.testing.assert_allclose(model.coef_, best.coef_, atol=2e-3)
     assert model.intercept_ == pytest.approx(best.intercept_, abs=2e-3)
-    hovering = Adaline(0.1, normalised=False, decay=0, max_iter=50, random_state=0).fit(X, y)
+    hovering = Adaline(0.1, normalize=False, decay=0, max_iter=50, random_state=0).fit(X, y)
     assert np.abs(hovering.coef_ - best.coef_).max() > 2e-3
 
 
@@ -198,7 +198,7 @@ def test_the_normalised_rule_takes_any_scale_and_the_plain_one_diverges_in_words
         np.errstate(all="ignore"),
         pytest.raises(Diverged, match=r"Adaline: loss became .*Lower learning_rate"),
     ):
-        Adaline(1.0, normalised=False, decay=0, random_state=0).fit(1e4 * X, y)
+        Adaline(1.0, normalize=False, decay=0, random_state=0).fit(1e4 * X, y)
 
 
 def test_adaline_resumes_exactly(tmp_path):

@@ -45,7 +45,7 @@ def network(**sizes):
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_the_core_is_torchs_transformer(sizes):
     d, heads, layers, inner = sizes
-    net = network(dimension=d, n_heads=heads, n_layers=layers, inner=inner)
+    net = network(width=d, n_heads=heads, n_layers=layers, inner_width=inner)
     twin = nn.Transformer(d, heads, layers, layers, inner, 0.0, batch_first=True)
     twin.load_state_dict(net.core.state_dict())
     x, y = torch.randint(4, 11, (3, 7)), torch.randint(4, 9, (3, 5))
@@ -83,7 +83,7 @@ def uncached(net, x, lengths, **how):
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_cached_decoding_gives_the_logits_and_the_symbols_of_the_whole(sizes, lengths):
     d, heads, layers, inner = sizes
-    net = network(dimension=d, n_heads=heads, n_layers=layers, inner=inner).double().eval()
+    net = network(width=d, n_heads=heads, n_layers=layers, inner_width=inner).double().eval()
     x, y = torch.randint(4, 11, (3, 7)), torch.randint(4, 9, (3, 12))
     with torch.no_grad():
         memory = net.encode(x, lengths)
@@ -106,7 +106,7 @@ def test_cached_decoding_gives_the_logits_and_the_symbols_of_the_whole(sizes, le
 
 def test_no_padding_leaks_no_future_leaks_every_gradient():
     torch.manual_seed(0)
-    net = TransformerNetwork(11, 9, dimension=16, n_heads=2, n_layers=2, inner=32, dropout=0.0).double()
+    net = TransformerNetwork(11, 9, width=16, n_heads=2, n_layers=2, inner_width=32, dropout=0.0).double()
     x, y = torch.randint(4, 11, (2, 6)), torch.randint(4, 9, (2, 5))
     x[1, 3:] = 0
     out = net(x, torch.tensor([6, 3]), y)
@@ -123,7 +123,7 @@ def reversal(seed=0):
     X = ["".join(rng.choice(list("abcd"), size=rng.integers(2, 5))) for _ in range(300)]
     y = [x[::-1] for x in X]
     plan = Training(40, learning_rate=3e-3, batch_size=50, schedule="cosine")
-    sizes = {"dimension": 48, "n_heads": 4, "inner": 96, "dropout": 0.0}
+    sizes = {"width": 48, "n_heads": 4, "inner_width": 96, "dropout": 0.0}
     return X, y, Transformer(1, **sizes, training=plan, random_state=seed).fit(X, y)
 
 
@@ -140,7 +140,7 @@ def test_transformer_learns_reversal():
 def test_transformer_bad_input():
     X, y = ["ab", "ba"], ["ba", "ab"]
     with pytest.raises(ValueError, match="multiple of n_heads=3; got 16"):
-        Transformer(dimension=16, n_heads=3).fit(X, y)
+        Transformer(width=16, n_heads=3).fit(X, y)
     with pytest.raises(ValueError, match="one text for each of X \\(2\\); got 1"):
         Transformer().fit(X, y[:1])
     with pytest.raises(ValueError, match="the texts that X is to become; got None"):
@@ -261,10 +261,10 @@ def test_published_counts(size, count):
         net = BertNetwork(**SIZES[size])
         peer = transformers.BertModel(
             transformers.BertConfig(
-                hidden_size=SIZES[size]["dimension"],
+                hidden_size=SIZES[size]["width"],
                 num_hidden_layers=SIZES[size]["n_layers"],
                 num_attention_heads=SIZES[size]["n_heads"],
-                intermediate_size=SIZES[size]["inner"],
+                intermediate_size=SIZES[size]["inner_width"],
             )
         )
     heads = sum(p.numel() for name, p in net.named_parameters() if name.startswith(("guess", "follows")))
@@ -317,7 +317,7 @@ PAIRS = [f"{w} {w} {w} {w}. [SEP] {w} {w} {w} {w}." for w in WORDS]
 def pretrained(seed=0):
     texts = [pair.replace(" [SEP]", "") for pair in PAIRS] * 10
     plan = Training(50, learning_rate=5e-3, batch_size=10)
-    return BERT(1, dimension=32, n_heads=2, dropout=0.0, training=plan, random_state=seed).fit(texts)
+    return BERT(1, width=32, n_heads=2, dropout=0.0, training=plan, random_state=seed).fit(texts)
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +359,7 @@ def test_bert_fine_tunes(bert, tmp_path):
 def test_bert_bad_input(bert):
     assert bert.tokenizer_.encode("\N{SNOWMAN} sun")[0] == bert.tokenizer_.unknown
     assert np.isfinite(bert.transform(["\N{SNOWMAN}", "", "sun " * 500])).all()  # unknown, empty, cut
-    with pytest.raises(ValueError, match="fit into the context of 128 tokens.*; got 501 in text 1. Cut it"):
+    with pytest.raises(ValueError, match="fit into max_length=128 tokens.*; got 501 in text 1. Cut it"):
         bert.fill(["sun", "sun " * 500 + "[MASK]"])
     with pytest.raises(ValueError, match="a label for each of 2; got 1 missing, the first at 1"):
         bert.fine_tune(["sun", "sea"], ["a", None])
@@ -373,7 +373,7 @@ def test_bert_bad_input(bert):
 
 def test_bert_company_types_and_gradients():
     torch.manual_seed(0)
-    net = BertNetwork(50, 12, dimension=8, n_heads=2, n_layers=2, inner=16, dropout=0.0).double()
+    net = BertNetwork(50, 12, width=8, n_heads=2, n_layers=2, inner_width=16, dropout=0.0).double()
     tokens = torch.randint(0, 50, (2, 9))
     chosen = torch.zeros(2, 9, dtype=torch.bool)
     chosen[:, 2] = True
@@ -384,6 +384,6 @@ def test_bert_company_types_and_gradients():
     assert all((p.grad != 0).any() for p in net.parameters())
     assert net.bfloat16()(tokens).dtype == torch.bfloat16
     with pytest.raises(ValueError, match="multiple of n_heads=3"):
-        BertNetwork(50, dimension=8, n_heads=3)
+        BertNetwork(50, width=8, n_heads=3)
     with pytest.raises(ValueError, match="no activation named .sign."):
-        BertNetwork(50, dimension=8, n_heads=2, activation="sign")
+        BertNetwork(50, width=8, n_heads=2, activation="sign")

@@ -78,7 +78,7 @@ def test_connections_of_lenet():
 
 
 NAMES = ["lenet", "alexnet", "vgg", "inception", "resnet", "densenet", "vit", "unet"]
-TINY = {"densenet": {"depth": (1, 2)}, "vit": {"depth": 2}, "resnet": {"depth": (1, 1)}}
+TINY = {"densenet": {"depth": (1, 2)}, "vit": {"n_layers": 2}, "resnet": {"depth": (1, 1)}}
 
 
 def tiny(name, size=16, channels=1, n_classes=3):
@@ -279,7 +279,7 @@ def test_weights_of_samples_and_classes():
     keep = np.arange(40) < 20
     plan = Training(epochs=2, batch_size=64)
     make = lambda **options: ImageClassifier(
-        "vit", options={"depth": 1}, training=plan, random_state=0, **options
+        "vit", options={"n_layers": 1}, training=plan, random_state=0, **options
     )
     flipped = np.where(keep, y, "level")
     ignoring = make().fit(X, flipped, sample_weight=np.where(keep, 1.0, 0.0))
@@ -408,7 +408,7 @@ BAD = [
         r"patch_size must divide the image's sides \(12 x 12\); got 5 x 5. Use patch_size=4, or pad the images to 15 x 15",
     ),
     (lambda: ViT(size=32)(torch.zeros(1, 3, 30, 32)), "images must be 32 x 32; got 30 x 32"),
-    (lambda: ViT("tiny", heads=5), "width must be a multiple of heads=5; got 192. Use width=195"),
+    (lambda: ViT("tiny", n_heads=5), "width must be a multiple of n_heads=5; got 192. Use width=195"),
     (lambda: ViT("giant"), "no preset named 'giant'"),
     (lambda: VGG(12), "no depth named '12'. Closest: '1"),
     (lambda: ResNet(19), "no depth named '19'"),

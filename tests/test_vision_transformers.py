@@ -275,7 +275,7 @@ def test_errors(tmp_path):
 @pytest.mark.parametrize("size", [(97, 97), (101, 67), (63, 61), (31, 29), (5, 3)])
 def test_sides_without_a_common_divisor_are_padded(size):
     torch.manual_seed(0)
-    options = {"channels": 1, "n_classes": 3, "width": 8, "depth": 1, "heads": 2}
+    options = {"channels": 1, "n_classes": 3, "width": 8, "n_layers": 1, "n_heads": 2}
     net = ViT(size=size, **options).eval()
     p, whole = net.patch_size[0], [n + m for n, m in zip(size, net.margin)]
     assert net.positions.shape[1] <= 1 + 16**2
@@ -290,7 +290,7 @@ def test_sides_without_a_common_divisor_are_padded(size):
 
 def test_common_divisors_are_still_taken():
     for size, patch in [(224, 16), (28, 4), (32, 4), (8, 2), (64, 8)]:
-        net = ViT(channels=1, n_classes=2, size=size, width=4, depth=1, heads=1)
+        net = ViT(channels=1, n_classes=2, size=size, width=4, n_layers=1, n_heads=1)
         assert net.patch_size == (patch, patch) and net.margin == (0, 0)
 
 

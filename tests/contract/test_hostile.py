@@ -88,7 +88,7 @@ BOMBS = {
     "width of labels": ("MLPClassifier", {}),
     "dia": ("MLPClassifier", {}),
     "blocks": ("GPT", {"n_layers": 300_000}),
-    "context": ("GPT", {"context": 10**9}),
+    "max_length": ("GPT", {"max_length": 10**9}),
 }
 
 
@@ -98,7 +98,7 @@ def bomb(folder, name):
 
     rng = np.random.default_rng(0)
     if BOMBS[name][0] == "GPT":
-        model = GPT(1, n_heads=2, dimension=8, context=8, training=Training(epochs=1)).fit(
+        model = GPT(1, n_heads=2, width=8, max_length=8, training=Training(epochs=1)).fit(
             ["a b c d e f g h"] * 4
         )
     else:
@@ -128,7 +128,7 @@ def test_bombs_take_no_memory(tmp_path):
         import corollary, torch, scipy.sparse
         from corollary import GPT, MLPClassifier, Training, io
         MLPClassifier((2,), training=Training(epochs=1)).fit([[0.0], [1.0]] * 4, [0, 1] * 4)
-        GPT(1, n_heads=2, dimension=8, context=8, training=Training(epochs=1)).fit(["a b c d e f g h"] * 4)
+        GPT(1, n_heads=2, width=8, max_length=8, training=Training(epochs=1)).fit(["a b c d e f g h"] * 4)
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         found = {}
         for path in sorted(Path(sys.argv[1]).iterdir()):

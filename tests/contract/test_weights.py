@@ -19,7 +19,7 @@ SUPERVISED = {
 def case(name, **params):
     cls = SUPERVISED[name]
     if name == "BERTTagger":  # long enough that every text is one row
-        params = {"context": 64, **params}
+        params = {"max_length": 64, **params}
     model = cls(**{**cls._test_params(), "random_state": 0, **params})
     X, y = model._test_data() if hasattr(model, "_test_data") else testing.sample_data(model.input)
     return model, X, y

@@ -28,7 +28,7 @@ __all__ = ["Adaline"]
 
 
 @njit(cache=True)
-def _delta_epoch(X, y, order, w, step, normalised):  # pragma: no cover - compiled
+def _delta_epoch(X, y, order, w, step, normalize):  # pragma: no cover - compiled
     """Apply eq. 1 once per row, in the given order; w ends with the bias. Return the sum of squared errors."""
     d, total = X.shape[1], 0.0
     for i in order:
@@ -38,7 +38,7 @@ def _delta_epoch(X, y, order, w, step, normalised):  # pragma: no cover - compil
             error -= w[j] * x[j]
             square += x[j] * x[j]
         total += error * error
-        move = step * error / square if normalised else step * error
+        move = step * error / square if normalize else step * error
         for j in range(d):
             w[j] += move * x[j]
         w[d] += move
@@ -62,12 +62,12 @@ class _Delta(Iteration):
         )
         before = self.w.copy()
         order = self.rng.permutation(len(self.X))
-        total = _delta_epoch(self.X, self.y, order, self.w, step, model.normalised)
+        total = _delta_epoch(self.X, self.y, order, self.w, step, model.normalize)
         self.loss = 0.5 * total / len(self.X)
         if not np.isfinite(self.loss):
             raise Diverged(
                 f"Adaline: loss became {self.loss} at step {self.n_iter} (learning_rate={model.learning_rate:g}). "
-                "Lower learning_rate, scale the data, or set normalised=True; the last finite state is kept."
+                "Lower learning_rate, scale the data, or set normalize=True; the last finite state is kept."
             )
         change = np.abs(self.w - before).max()
         self.converged = bool(change <= model.tol * max(1e-300, np.abs(self.w).max()))
@@ -83,7 +83,7 @@ class Adaline(Regressor, Estimator):
         Step of the first epoch. Larger is faster; from 2 on it diverges.
     decay : float, default=5.0
         Epochs after which the step has halved; 0 keeps it constant, so that the weights go on hovering.
-    normalised : bool, default=True
+    normalize : bool, default=True
         Whether the step is divided by the squared length of the input, which suits any scale.
     max_iter : int, default=300
         Most epochs.
@@ -125,7 +125,7 @@ class Adaline(Regressor, Estimator):
     _parameter_constraints = {
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "decay": [Interval(Real, 0, None, closed="left")],
-        "normalised": ["boolean"],
+        "normalize": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
@@ -133,11 +133,11 @@ class Adaline(Regressor, Estimator):
     _fitted = {"dtype_": Dtype(), "coef_": Array("n_features_in_"), "intercept_": Number()}
 
     def __init__(
-        self, learning_rate=0.5, *, decay=5.0, normalised=True, max_iter=300, tol=1e-5, random_state=None
+        self, learning_rate=0.5, *, decay=5.0, normalize=True, max_iter=300, tol=1e-5, random_state=None
     ):
         self.learning_rate = learning_rate
         self.decay = decay
-        self.normalised = normalised
+        self.normalize = normalize
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state

@@ -456,7 +456,9 @@ def patch_embedding(rng, claim):
     p, q, n = 4, 3, 5
     image, kernel = rng.normal(size=(8, 12, q)), rng.normal(size=(n, q, p, p))
     with seeded(0):
-        net = ViT(channels=q, n_classes=0, size=(8, 12), patch_size=p, width=n, depth=1, heads=1).double()
+        net = ViT(
+            channels=q, n_classes=0, size=(8, 12), patch_size=p, width=n, n_layers=1, n_heads=1
+        ).double()
     layer = built(lambda: net.patches, weight=kernel, bias=np.zeros(n))
     reference = layer(tensor(image.transpose(2, 0, 1)[None]))
     columns, tokens = claim(image, kernel.transpose(0, 2, 3, 1).reshape(n, -1), p)

@@ -96,7 +96,7 @@ def lin_gradient_flow(rng, claim):
         k4 = 2 * eta * (G - A - h * k3)
         A = A + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
     position, from_speed = claim(G, start, 2 * eta * (G - A), eta, t)
-    theirs = mode_trajectory(G, start, 2 * eta * t, depth=1)  # the library's flow has rate one
+    theirs = mode_trajectory(G, start, 2 * eta * t, n_layers=1)  # the library's flow has rate one
     return all_of(
         equal(position, A, tol=1e-8), equal(from_speed, A, tol=1e-8), equal(position, theirs, tol=1e-10)
     )

@@ -68,13 +68,13 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.0
         Share of each layer's input dropped while training.
-    heads : int, default=8
+    n_heads : int, default=8
         Attention heads of "gat", but for its last layer; they share the layer's width.
-    output_heads : int, default=1
+    n_output_heads : int, default=1
         Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
-    neighbours : int or sequence of int, optional
+    n_neighbors : int or sequence of int, optional
         The most edges per node and layer that an update follows, drawn at random; for graphs of which only a part fits.
         Set ``Training(batch_size=...)`` too. By default all edges. Fewer are faster and noisier.
     training : Training, optional
@@ -130,10 +130,10 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         hidden_layer_sizes=(64, 32),
         activation="relu",
         dropout=0.0,
-        heads=8,
-        output_heads=1,
+        n_heads=8,
+        n_output_heads=1,
         order=3,
-        neighbours=None,
+        n_neighbors=None,
         training=None,
         random_state=None,
     ):
@@ -141,10 +141,10 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.dropout = dropout
-        self.heads = heads
-        self.output_heads = output_heads
+        self.n_heads = n_heads
+        self.n_output_heads = n_output_heads
         self.order = order
-        self.neighbours = neighbours
+        self.n_neighbors = n_neighbors
         self.training = training
         self.random_state = random_state
 

@@ -51,23 +51,23 @@ class _GAT(nn.Module):
     """Attention of a given width, its heads joined or averaged; edge weights are edge features of width 1."""
 
     def __init__(
-        self, n_in: int, n_out: int, heads: int, joined: bool, dropout: float, weighted: bool
+        self, n_in: int, n_out: int, n_heads: int, joined: bool, dropout: float, weighted: bool
     ) -> None:
         super().__init__()
         from corollary.nn.gat import GATConv
 
-        width = n_out // heads if joined else n_out
+        width = n_out // n_heads if joined else n_out
         edge_dim = 1 if weighted else None
-        self.conv = GATConv(n_in, width, heads, concat=joined, dropout=dropout, edge_dim=edge_dim)
+        self.conv = GATConv(n_in, width, n_heads, concat=joined, dropout=dropout, edge_dim=edge_dim)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.conv(x, edge_index, edge_weight)
 
 
 def _gat(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
-    heads = options.get("output_heads", 1) if last else options.get("heads", 8)
-    joined = not last and n_out % heads == 0
-    return _GAT(n_in, n_out, heads, joined, options.get("dropout", 0.0), options.get("weighted", False))
+    n_heads = options.get("n_output_heads", 1) if last else options.get("n_heads", 8)
+    joined = not last and n_out % n_heads == 0
+    return _GAT(n_in, n_out, n_heads, joined, options.get("dropout", 0.0), options.get("weighted", False))
 
 
 def _gin(n_in: int, n_out: int, last: bool, options: Mapping[str, Any]) -> nn.Module:
@@ -117,8 +117,8 @@ class GraphNetwork(nn.Module):
     normalize : bool, default=False
         Whether each node's features are divided by their sum, eq. 2.
     **options
-        ``heads`` of the hidden layers of "gat", joined if their number divides the width and else averaged,
-        ``output_heads`` of its last, averaged; ``order`` (terms) of "cheb"; ``aggr`` of "mpnn"; ``weighted`` if edges
+        ``n_heads`` of the hidden layers of "gat", joined if their number divides the width and else averaged,
+        ``n_output_heads`` of its last, averaged; ``order`` (terms) of "cheb"; ``aggr`` of "mpnn"; ``weighted`` if edges
         have weights.
     """
 

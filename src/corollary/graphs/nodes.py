@@ -35,9 +35,9 @@ from corollary.shapes import Count, Dtype, Flag
 __all__ = ["NodeClassifier"]
 
 # What the estimators hand on to the network, under the same names.
-OPTIONS = ("activation", "dropout", "heads", "output_heads", "order")
+OPTIONS = ("activation", "dropout", "n_heads", "n_output_heads", "order")
 WHOLE = 2**31 - 1  # batch size that no training set exceeds: every update sees all labelled nodes
-SAMPLED = {"neighbours": [None, "array-like", Interval(Integral, 1, None, closed="left")]}
+SAMPLED = {"n_neighbors": [None, "array-like", Interval(Integral, 1, None, closed="left")]}
 LOCAL = ("gat", "mpnn")  # what these compute at a node depends on the edges that enter it, and on no other
 
 # What the papers use on citation graphs: Kipf and Welling (2017), and Velickovic et al. (2018) for attention.
@@ -100,8 +100,8 @@ class BaseGraphEstimator(GradientTrained):
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
-        "heads": [Interval(Integral, 1, None, closed="left")],
-        "output_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_output_heads": [Interval(Integral, 1, None, closed="left")],
         "order": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -119,13 +119,13 @@ class BaseGraphEstimator(GradientTrained):
 
     def _counts(self, layers: int) -> tuple[int, ...] | None:
         """Return how many neighbours each layer samples."""
-        if self.neighbours is None:
+        if self.n_neighbors is None:
             return None
-        alike = np.ndim(self.neighbours) == 0
-        counts = np.broadcast_to(self.neighbours, layers) if alike else self.neighbours
+        alike = np.ndim(self.n_neighbors) == 0
+        counts = np.broadcast_to(self.n_neighbors, layers) if alike else self.n_neighbors
         if len(counts) != layers or min(counts) < 1:
-            must = f"neighbours must be positive, one number or one for each of the {layers} layers"
-            raise value(type(self).__name__, must, self.neighbours)
+            must = f"n_neighbors must be positive, one number or one for each of the {layers} layers"
+            raise value(type(self).__name__, must, self.n_neighbors)
         return tuple(int(count) for count in counts)
 
     def _check(self, X: Any, reset: bool) -> Graph:
@@ -177,9 +177,9 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
         One of ``corollary.nn.activations.ACTIVATIONS``; "relu", and "elu" for "gat".
     dropout : float, optional
         Share of each layer's input dropped at random while training, 0.5, and 0.6 for "gat"; more regularises more.
-    heads : int, default=8
+    n_heads : int, default=8
         Attention heads of the hidden layers of "gat"; they share the layer's width.
-    output_heads : int, default=1
+    n_output_heads : int, default=1
         Attention heads of the last layer of "gat", which are averaged; more steady the result. The paper takes 8 where
         labels are few.
     order : int, default=3
@@ -187,7 +187,7 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     normalize : bool or "auto", default="auto"
         Whether each node's features are divided by their sum, as counts of words should be; "auto" does so if
         none is negative and at most a third of them are not zero.
-    neighbours : int or sequence of int, optional
+    n_neighbors : int or sequence of int, optional
         The most edges per node and layer that an update follows, drawn at random; for graphs of which only a part fits.
         Set ``Training(batch_size=...)`` too. By default all edges. Fewer are faster and noisier.
     class_weight : dict or "balanced", optional
@@ -254,21 +254,21 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
         hidden_layer_sizes=None,
         activation=None,
         dropout=None,
-        heads=8,
-        output_heads=1,
+        n_heads=8,
+        n_output_heads=1,
         order=3,
         normalize="auto",
-        neighbours=None,
+        n_neighbors=None,
         class_weight=None,
         training=None,
         random_state=None,
     ):
         self.normalize = normalize
-        self.neighbours = neighbours
+        self.n_neighbors = n_neighbors
         self.class_weight = class_weight
         self.layer = layer
-        self.heads = heads
-        self.output_heads = output_heads
+        self.n_heads = n_heads
+        self.n_output_heads = n_output_heads
         self.order = order
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation

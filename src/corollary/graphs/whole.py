@@ -1,6 +1,6 @@
 r"""Classes of whole graphs.
 
-Nodes are embedded by a graph network, put together by a readout that does not depend on their order, and classified:
+Nodes are embedded by a graph network, pooled by a function that does not depend on their order, and classified:
 
 .. math:: p(y \mid G) = \mathrm{softmax}\Big(\sum_\ell V_\ell \bigoplus_{i \in G} \phi(H^\ell_i) + c\Big)_y, \tag{1}
 
@@ -70,7 +70,7 @@ class Union:
 
 
 class GraphReadout(nn.Module):
-    """A graph network, a readout over the nodes of each graph, and a linear classifier, eq. 1.
+    """A graph network, a pooling over the nodes of each graph, and a linear classifier, eq. 1.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ class GraphReadout(nn.Module):
         Input and hidden widths, then the number of outputs.
     layer : str
         The graph layer.
-    readout : {"sum", "mean", "max"}, default="sum"
+    pooling : {"sum", "mean", "max"}, default="sum"
         How nodes are put together.
     size : float, default=1.0
         The usual number of nodes; sums are divided by it.
     activation : str, default="relu"
-        Between the layers, and before the readout.
+        Between the layers, and before the pooling.
     dropout : float, default=0.0
-        Of the readout.
+        Of the pooled state.
     **options
         What the layer takes besides.
     """
@@ -95,7 +95,7 @@ class GraphReadout(nn.Module):
         widths: tuple[int, ...],
         layer: str,
         *,
-        readout: str = "sum",
+        pooling: str = "sum",
         size: float = 1.0,
         activation: str = "relu",
         dropout: float = 0.0,
@@ -106,8 +106,8 @@ class GraphReadout(nn.Module):
         self.activation = activation_of(activation)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(sum(widths[1:-1]), widths[-1])
-        self.readout = readout
-        self.scale = 1 / size if readout == "sum" else 1.0
+        self.pooling = pooling
+        self.scale = 1 / size if pooling == "sum" else 1.0
 
     def forward(
         self, x: Any, edge_index: Tensor, edge_weight: Tensor | None, owner: Tensor, n: int
@@ -115,7 +115,7 @@ class GraphReadout(nn.Module):
         """Return the outputs of each of ``n`` graphs; ``owner`` says which one a node belongs to."""
         *states, last = self.network.states(x, edge_index, edge_weight)
         h = torch.cat([*states, self.activation(last)], 1)
-        return self.head(self.dropout(reduce(h, owner, n, self.readout) * self.scale))
+        return self.head(self.dropout(reduce(h, owner, n, self.pooling) * self.scale))
 
 
 class GraphClassifier(GradientClassifier, BaseGraphEstimator):
@@ -130,15 +130,15 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         The graph layer, one of ``corollary.graphs.network.LAYERS``.
     hidden_layer_sizes : sequence of int, default=(32, 32, 32)
         Widths of the layers. Each further layer sees one hop further.
-    readout : {"sum", "mean", "max"}, default="sum"
+    pooling : {"sum", "mean", "max"}, default="sum"
         How nodes are put together; a sum also sees how many there are.
     activation : str, default="relu"
         One of ``corollary.nn.activations.ACTIVATIONS``.
     dropout : float, default=0.2
         Share dropped while training; more regularises more.
-    heads : int, default=8
+    n_heads : int, default=8
         Attention heads of "gat", but for its last layer; they share the layer's width.
-    output_heads : int, default=1
+    n_output_heads : int, default=1
         Attention heads of the last layer of "gat", which are averaged; more steady the result.
     order : int, default=3
         Terms of the polynomials of "cheb".
@@ -186,7 +186,7 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
     _training_defaults = {"epochs": 60, "learning_rate": 0.01, "batch_size": 64, "patience": 20}
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
-        "readout": [StrOptions({"sum", "mean", "max"})],
+        "pooling": [StrOptions({"sum", "mean", "max"})],
         "class_weight": [None, dict, StrOptions({"balanced"})],
     }
     _fitted = {"dtype_": Dtype(), "mean_nodes_": Number(0), "weighted_": Flag()}
@@ -196,11 +196,11 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         layer="gin",
         *,
         hidden_layer_sizes=(32, 32, 32),
-        readout="sum",
+        pooling="sum",
         activation="relu",
         dropout=0.2,
-        heads=8,
-        output_heads=1,
+        n_heads=8,
+        n_output_heads=1,
         order=3,
         class_weight=None,
         training=None,
@@ -208,11 +208,11 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
     ):
         self.layer = layer
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.readout = readout
+        self.pooling = pooling
         self.activation = activation
         self.dropout = dropout
-        self.heads = heads
-        self.output_heads = output_heads
+        self.n_heads = n_heads
+        self.n_output_heads = n_output_heads
         self.order = order
         self.class_weight = class_weight
         self.training = training
@@ -291,7 +291,7 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         sizes = self._widths()
         if len(sizes) < 2:
             raise value(type(self).__name__, "hidden_layer_sizes must name at least one layer", "none")
-        options = {name: getattr(self, name) for name in (*OPTIONS, "readout")}
+        options = {name: getattr(self, name) for name in (*OPTIONS, "pooling")}
         options |= {"size": self.mean_nodes_, "weighted": self.weighted_, "aggr": "add"}
         module = GraphReadout((*sizes, len(self.classes_)), self.layer, **options)
         return module.to(getattr(torch, self.dtype_))

@@ -66,9 +66,9 @@ def beam_search(
         The tokens that end a text.
     """
     longest = max(len(prompt) for prompt in prompts)
-    if longest + max_new_tokens > module.context:
-        must = f"in beam search, prompt and new tokens must fit into the context of {module.context}"
-        do = f"Use max_new_tokens={max(1, module.context - longest)}, or beam_size=1, which can forget."
+    if longest + max_new_tokens > module.max_length:
+        must = f"in beam search, prompt and new tokens must fit into max_length={module.max_length}"
+        do = f"Use max_new_tokens={max(1, module.max_length - longest)}, or beam_size=1, which can forget."
         raise value("GPT", must, f"{longest} + {max_new_tokens} tokens", do)
     k, n = beam_size, len(prompts)
     rows = [list(map(int, prompt)) for prompt in prompts for _ in range(k)]

@@ -48,13 +48,13 @@ class BERT(Transformer, BaseBERT):
     ----------
     n_layers : int, default=2
         Depth. The published sizes are 12 and 24.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``. The published sizes are 768 and 1024.
     n_heads : int, default=4
         Attentions side by side. The published sizes are 12 and 16.
-    inner : int, optional
-        Width of the layers between, four times the dimension by default.
-    context : int, default=128
+    inner_width : int, optional
+        Width of the layers between, four times the width by default.
+    max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -93,7 +93,7 @@ class BERT(Transformer, BaseBERT):
     --------
     >>> from corollary import BERT, Training
     >>> texts = ["The sun is warm. The sea is blue.", "Snow is cold. Ice is cold too."] * 4
-    >>> model = BERT(1, dimension=16, n_heads=2, training=Training(2), random_state=0).fit(texts)
+    >>> model = BERT(1, width=16, n_heads=2, training=Training(2), random_state=0).fit(texts)
     >>> model.transform(["the sun"]).shape
     (1, 16)
     """
@@ -101,7 +101,7 @@ class BERT(Transformer, BaseBERT):
     _fitted = {"guesses_": Flag()}
 
     def transform(self, X):
-        """Return the mean of the last states, (n, dimension), for each text."""
+        """Return the mean of the last states, (n, width), for each text."""
         return super().transform(X)
 
     def fill(self, X):
@@ -114,8 +114,10 @@ class BERT(Transformer, BaseBERT):
         self._check_tokenizer()
         t = self.tokenizer_
         for i, codes in enumerate(t.encode_all(texts)):
-            if len(codes) > self.context - 2:
-                must = f"a text to fill must fit into the context of {self.context} tokens, two of them its frame"
+            if len(codes) > self.max_length - 2:
+                must = (
+                    f"a text to fill must fit into max_length={self.max_length} tokens, two of them its frame"
+                )
                 raise value("BERT", must, f"{len(codes)} in text {i}", "Cut it around the gap.")
 
         def guess(tokens: Tensor, lengths: Tensor) -> Tensor:  # -> (b, t), -1 where nothing is to be guessed
@@ -153,7 +155,7 @@ class BERT(Transformer, BaseBERT):
         check_is_fitted(self)
         if task not in TASKS:
             raise unknown("BERT", "task", task, TASKS)
-        names = ("n_layers", "dimension", "n_heads", "inner", "context", "dropout", "vocabulary_size")
+        names = ("n_layers", "width", "n_heads", "inner_width", "max_length", "dropout", "vocabulary_size")
         model = TASKS[task](
             **{name: getattr(self, name) for name in names},
             training=training,
@@ -172,7 +174,7 @@ class BERT(Transformer, BaseBERT):
         rows, types, follows = sentence_pairs(
             [[self.tokenizer_.encode(s) for s in SENTENCE.split(text) if s.strip()] for text in data.X],
             self.tokenizer_,
-            self.context,
+            self.max_length,
             self._rng(),
         )
         inputs = Ragged.of(rows, torch.int64), Ragged.of(types, torch.int64)

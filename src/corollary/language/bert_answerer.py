@@ -65,13 +65,13 @@ class BERTAnswerer(BaseHead):
     ----------
     n_layers : int, default=2
         Depth.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``.
     n_heads : int, default=4
         Attentions side by side.
-    inner : int, optional
-        Width of the layers between, four times the dimension by default.
-    context : int, default=128
+    inner_width : int, optional
+        Width of the layers between, four times the width by default.
+    max_length : int, default=128
         The most tokens that are read, question and passage together; longer passages are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -106,7 +106,7 @@ class BERTAnswerer(BaseHead):
     >>> from corollary import BERTAnswerer, Training
     >>> X = [("who?", "anna saw the sea"), ("who?", "the sun saw bert"), ("what?", "the ice is cold")] * 8
     >>> plan = Training(30, learning_rate=0.01, batch_size=8)
-    >>> model = BERTAnswerer(1, dimension=16, n_heads=2, dropout=0.0, training=plan, random_state=0)
+    >>> model = BERTAnswerer(1, width=16, n_heads=2, dropout=0.0, training=plan, random_state=0)
     >>> model.fit(X, ["anna", "bert", "the ice"] * 8).predict(X[:2])
     ['anna', 'bert']
     """
@@ -193,9 +193,9 @@ class BERTAnswerer(BaseHead):
     def _framed_pair(self, pair: tuple[str, str]) -> Read:
         """Frame a pair; a question may take up to half the context, the passage what is left."""
         t = self.tokenizer_
-        question = t.encode(pair[0])[: self.context // 2 - 2]
+        question = t.encode(pair[0])[: self.max_length // 2 - 2]
         codes, offsets = t.locate(pair[1])
-        room = self.context - len(question) - 3
+        room = self.max_length - len(question) - 3
         tokens = np.array([t.open, *question, t.part, *codes[:room], t.part])
         first = len(question) + 2
         places = np.arange(len(tokens))
@@ -223,11 +223,9 @@ class BERTAnswerer(BaseHead):
             return 0, 0
         inside = np.flatnonzero((read.offsets[:, 0] < end) & (read.offsets[:, 1] > begin))
         if not len(inside) or read.offsets[-1, 1] < end:
-            must = (
-                f"answer {i} must lie within what the context of {self.context} tokens holds of its passage"
-            )
+            must = f"answer {i} must lie within what max_length={self.max_length} tokens holds of its passage"
             read_to = read.offsets[-1, 1] if len(read.offsets) else 0
-            do = "Raise context, or cut the passage around it."
+            do = "Raise max_length, or cut the passage around it."
             raise value(type(self).__name__, must, f"characters {begin} to {end} of {read_to} read", do)
         return read.first + int(inside[0]), read.first + int(inside[-1])
 

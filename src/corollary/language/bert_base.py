@@ -37,10 +37,10 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
     }  # fmt: skip
     _parameter_constraints = {
         "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "dimension": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
         "n_heads": [Interval(Integral, 1, None, closed="left")],
-        "inner": [None, Interval(Integral, 1, None, closed="left")],
-        "context": [Interval(Integral, 5, None, closed="left")],
+        "inner_width": [None, Interval(Integral, 1, None, closed="left")],
+        "max_length": [Interval(Integral, 5, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "vocabulary_size": [Interval(Integral, 10, None, closed="left")],
         "random_state": ["random_state"],
@@ -50,20 +50,20 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         self,
         n_layers=2,
         *,
-        dimension=128,
+        width=128,
         n_heads=4,
-        inner=None,
-        context=128,
+        inner_width=None,
+        max_length=128,
         dropout=0.1,
         vocabulary_size=8000,
         training=None,
         random_state=None,
     ):
         self.n_layers = n_layers
-        self.dimension = dimension
+        self.width = width
         self.n_heads = n_heads
-        self.inner = inner
-        self.context = context
+        self.inner_width = inner_width
+        self.max_length = max_length
         self.dropout = dropout
         self.vocabulary_size = vocabulary_size
         self.training = training
@@ -71,17 +71,17 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        sizes = {"n_layers": 1, "dimension": 8, "n_heads": 2, "context": 24, "vocabulary_size": 60}
+        sizes = {"n_layers": 1, "width": 8, "n_heads": 2, "max_length": 24, "vocabulary_size": 60}
         return {**sizes, "training": Training(epochs=2)}
 
     def _network(self) -> BertNetwork:
         return BertNetwork(
             self.n_tokens_,
-            self.context,
-            dimension=self.dimension,
+            self.max_length,
+            width=self.width,
             n_layers=self.n_layers,
             n_heads=self.n_heads,
-            inner=self.inner or 4 * self.dimension,
+            inner_width=self.inner_width or 4 * self.width,
             dropout=self.dropout,
             **self.options_,
         ).to(getattr(torch, self.dtype_))
@@ -100,7 +100,7 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
     def _framed(self, texts: list[str]) -> list[np.ndarray]:
         """Return ``[CLS] text [SEP]``, cut to the context; a text may be two sentences parted by ``[SEP]``."""
         self._check_tokenizer()
-        t, room = self.tokenizer_, self.context - 2
+        t, room = self.tokenizer_, self.max_length - 2
         return [np.array([t.open, *codes[:room], t.part]) for codes in t.encode_all(texts)]
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
@@ -130,10 +130,10 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         config, weights = read_pretrained(source, "bert", owner, BERT_DEFAULTS, **settings)
         model = cls(
             config["num_hidden_layers"],
-            dimension=config["hidden_size"],
+            width=config["hidden_size"],
             n_heads=config["num_attention_heads"],
-            inner=config["intermediate_size"],
-            context=config["max_position_embeddings"],
+            inner_width=config["intermediate_size"],
+            max_length=config["max_position_embeddings"],
             dropout=float(config["hidden_dropout_prob"]),
             vocabulary_size=config["vocab_size"],
         )

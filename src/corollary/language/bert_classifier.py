@@ -32,13 +32,13 @@ class BERTClassifier(GradientClassifier, BaseHead):
     ----------
     n_layers : int, default=2
         Depth.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``.
     n_heads : int, default=4
         Attentions side by side.
-    inner : int, optional
-        Width of the layers between, four times the dimension by default.
-    context : int, default=128
+    inner_width : int, optional
+        Width of the layers between, four times the width by default.
+    max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -77,7 +77,7 @@ class BERTClassifier(GradientClassifier, BaseHead):
     >>> from corollary import BERTClassifier, Training
     >>> texts = ["warm sun", "cold snow", "sun and sea", "snow and ice"] * 6
     >>> plan = Training(20, learning_rate=0.01, batch_size=8)
-    >>> model = BERTClassifier(1, dimension=16, n_heads=2, training=plan, random_state=0)
+    >>> model = BERTClassifier(1, width=16, n_heads=2, training=plan, random_state=0)
     >>> model.fit(texts, [1, 0, 1, 0] * 6).predict(["sun", "snow"])
     array([1, 0])
     """
@@ -93,10 +93,10 @@ class BERTClassifier(GradientClassifier, BaseHead):
         self,
         n_layers=2,
         *,
-        dimension=128,
+        width=128,
         n_heads=4,
-        inner=None,
-        context=128,
+        inner_width=None,
+        max_length=128,
         dropout=0.1,
         vocabulary_size=8000,
         class_weight=None,
@@ -105,10 +105,10 @@ class BERTClassifier(GradientClassifier, BaseHead):
     ):
         super().__init__(
             n_layers,
-            dimension=dimension,
+            width=width,
             n_heads=n_heads,
-            inner=inner,
-            context=context,
+            inner_width=inner_width,
+            max_length=max_length,
             dropout=dropout,
             vocabulary_size=vocabulary_size,
             training=training,
@@ -147,13 +147,13 @@ class BERTRegressor(GradientRegressor, BaseHead):
     ----------
     n_layers : int, default=2
         Depth.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``.
     n_heads : int, default=4
         Attentions side by side.
-    inner : int, optional
-        Width of the layers between, four times the dimension by default.
-    context : int, default=128
+    inner_width : int, optional
+        Width of the layers between, four times the width by default.
+    max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -195,7 +195,7 @@ class BERTRegressor(GradientRegressor, BaseHead):
     >>> from corollary import BERTRegressor, Training
     >>> texts = ["warm sun", "cold snow", "sun and sea", "snow and ice"] * 6
     >>> plan = Training(40, learning_rate=0.01, batch_size=8)
-    >>> model = BERTRegressor(1, dimension=16, n_heads=2, training=plan, random_state=0)
+    >>> model = BERTRegressor(1, width=16, n_heads=2, training=plan, random_state=0)
     >>> sun, snow = model.fit(texts, [30.0, -10.0, 30.0, -10.0] * 6).predict(["warm sun", "cold snow"])
     >>> bool(sun > 10 > snow)
     True
@@ -214,10 +214,10 @@ class BERTRegressor(GradientRegressor, BaseHead):
         self,
         n_layers=2,
         *,
-        dimension=128,
+        width=128,
         n_heads=4,
-        inner=None,
-        context=128,
+        inner_width=None,
+        max_length=128,
         dropout=0.1,
         vocabulary_size=8000,
         loss="squared",
@@ -227,10 +227,10 @@ class BERTRegressor(GradientRegressor, BaseHead):
     ):
         super().__init__(
             n_layers,
-            dimension=dimension,
+            width=width,
             n_heads=n_heads,
-            inner=inner,
-            context=context,
+            inner_width=inner_width,
+            max_length=max_length,
             dropout=dropout,
             vocabulary_size=vocabulary_size,
             training=training,

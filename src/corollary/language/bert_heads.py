@@ -83,7 +83,7 @@ class BaseHead(BaseBERT):
     @property
     def _training_defaults(self) -> dict[str, Any]:
         scratch = BaseBERT._training_defaults
-        tuned = min(scratch["learning_rate"], 5e-5 * 768 / self.dimension)
+        tuned = min(scratch["learning_rate"], 5e-5 * 768 / self.width)
         return {**scratch, "learning_rate": tuned} if hasattr(self, "pretrained_") else scratch
 
     def _prepare(self, texts: list[str]) -> None:

@@ -45,13 +45,13 @@ class BERTTagger(GradientTagger, BaseHead):
     ----------
     n_layers : int, default=2
         Depth.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``.
     n_heads : int, default=4
         Attentions side by side.
-    inner : int, optional
-        Width of the layers between, four times the dimension by default.
-    context : int, default=128
+    inner_width : int, optional
+        Width of the layers between, four times the width by default.
+    max_length : int, default=128
         The most tokens that are read at a time; longer texts are read in parts.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -89,7 +89,7 @@ class BERTTagger(GradientTagger, BaseHead):
     --------
     >>> from corollary import BERTTagger, Training
     >>> texts = [["the", "sun"], ["a", "sea"], ["the", "sea"], ["a", "sun"]] * 6
-    >>> model = BERTTagger(1, dimension=16, n_heads=2, training=Training(20, learning_rate=0.01), random_state=0)
+    >>> model = BERTTagger(1, width=16, n_heads=2, training=Training(20, learning_rate=0.01), random_state=0)
     >>> model.fit(texts, [["article", "noun"]] * 24).predict(["a sun"])[0].tolist()
     ['article', 'noun']
     """
@@ -106,10 +106,10 @@ class BERTTagger(GradientTagger, BaseHead):
         self,
         n_layers=2,
         *,
-        dimension=128,
+        width=128,
         n_heads=4,
-        inner=None,
-        context=128,
+        inner_width=None,
+        max_length=128,
         dropout=0.1,
         vocabulary_size=8000,
         class_weight=None,
@@ -118,10 +118,10 @@ class BERTTagger(GradientTagger, BaseHead):
     ):
         super().__init__(
             n_layers,
-            dimension=dimension,
+            width=width,
             n_heads=n_heads,
-            inner=inner,
-            context=context,
+            inner_width=inner_width,
+            max_length=max_length,
             dropout=dropout,
             vocabulary_size=vocabulary_size,
             training=training,
@@ -160,7 +160,7 @@ class BERTTagger(GradientTagger, BaseHead):
     def _windows(self, texts: list[list[str]]) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
         """Return framed windows, where in each its words begin, and how many windows each text has."""
         self._check_tokenizer()
-        t, room = self.tokenizer_, self.context - 2
+        t, room = self.tokenizer_, self.max_length - 2
         flat = iter(t.encode_words([word for text in texts for word in text]))
         rows, places, counts = [], [], []
         for text in texts:

@@ -32,7 +32,7 @@ __all__ = ["SIZES", "Cache", "Decoder", "State", "filtered", "generate", "penali
 
 # Published sizes of GPT-2.
 SIZES: dict[str, dict[str, int]] = {
-    name: {"n_tokens": 50257, "context": 1024, "dimension": d, "n_layers": layers, "n_heads": heads}
+    name: {"n_tokens": 50257, "max_length": 1024, "width": d, "n_layers": layers, "n_heads": heads}
     for name, d, layers, heads in (
         ("124M", 768, 12, 12), ("355M", 1024, 24, 16), ("774M", 1280, 36, 20), ("1558M", 1600, 48, 25),
     )
@@ -45,7 +45,7 @@ class Cache:
 
     def __init__(self, module: Decoder, batch: int, length: int) -> None:
         like = module.tokens.weight
-        shape = (len(module.blocks), batch, module.n_heads, length, module.dimension // module.n_heads)
+        shape = (len(module.blocks), batch, module.n_heads, length, module.width // module.n_heads)
         self.keys = torch.zeros(shape, dtype=like.dtype, device=like.device)
         self.values = torch.zeros_like(self.keys)
         self.length = length
@@ -56,9 +56,9 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        dimension: int,
+        width: int,
         n_heads: int,
-        inner: int,
+        inner_width: int,
         dropout: float,
         activation: str,
         epsilon: float,
@@ -68,12 +68,12 @@ class Block(nn.Module):
         self.n_heads = n_heads
         self.scale = scale
         self.dropout = dropout
-        self.norm1 = nn.LayerNorm(dimension, eps=epsilon)
-        self.qkv = nn.Linear(dimension, 3 * dimension)
-        self.mix = nn.Linear(dimension, dimension)
-        self.norm2 = nn.LayerNorm(dimension, eps=epsilon)
-        self.expand = nn.Linear(dimension, inner)
-        self.contract = nn.Linear(inner, dimension)
+        self.norm1 = nn.LayerNorm(width, eps=epsilon)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.mix = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width, eps=epsilon)
+        self.expand = nn.Linear(width, inner_width)
+        self.contract = nn.Linear(inner_width, width)
         self.drop = nn.Dropout(dropout)
         self.activation = known_activation(activation, "Decoder")
 
@@ -94,8 +94,8 @@ class Block(nn.Module):
     def rest(self, h: Tensor, a: Tensor) -> Tensor:
         """Return the block's output from its input and the attended values."""
         h = h + self.drop(self.mix(a.transpose(1, 2).reshape(h.shape)))
-        inner = ACTIVATIONS[self.activation](self.expand(self.norm2(h)))
-        return h + self.drop(self.contract(inner))
+        between = ACTIVATIONS[self.activation](self.expand(self.norm2(h)))
+        return h + self.drop(self.contract(between))
 
 
 class Decoder(nn.Module):
@@ -105,12 +105,12 @@ class Decoder(nn.Module):
     ----------
     n_tokens : int
         Size of the vocabulary.
-    context : int
+    max_length : int
         The most tokens it can see.
-    dimension, n_layers, n_heads : int
+    width, n_layers, n_heads : int
         Width, depth and heads; the width is a multiple of the heads.
-    inner : int, optional
-        Width of the inner layer; four times the dimension by default.
+    inner_width : int, optional
+        Width of the layer between; four times the width by default.
     dropout : float, default=0.0
         Dropout of embeddings, attention and residuals.
     activation : str, default="gelu_tanh"
@@ -126,12 +126,12 @@ class Decoder(nn.Module):
     def __init__(
         self,
         n_tokens: int,
-        context: int,
-        dimension: int,
+        max_length: int,
+        width: int,
         n_layers: int,
         n_heads: int,
         *,
-        inner: int | None = None,
+        inner_width: int | None = None,
         dropout: float = 0.0,
         activation: str = "gelu_tanh",
         epsilon: float = 1e-5,
@@ -139,19 +139,19 @@ class Decoder(nn.Module):
         scales: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        if dimension % n_heads:
-            raise value("Decoder", f"dimension must be a multiple of n_heads={n_heads}", dimension)
-        self.context, self.dimension, self.n_heads = context, dimension, n_heads
-        self.tokens = nn.Embedding(n_tokens, dimension)
-        self.places = nn.Embedding(context, dimension)
+        if width % n_heads:
+            raise value("Decoder", f"width must be a multiple of n_heads={n_heads}", width)
+        self.max_length, self.width, self.n_heads = max_length, width, n_heads
+        self.tokens = nn.Embedding(n_tokens, width)
+        self.places = nn.Embedding(max_length, width)
         self.drop = nn.Dropout(dropout)
-        inner = 4 * dimension if inner is None else inner
-        scales = [1 / math.sqrt(dimension // n_heads)] * n_layers if scales is None else scales
+        inner_width = 4 * width if inner_width is None else inner_width
+        scales = [1 / math.sqrt(width // n_heads)] * n_layers if scales is None else scales
         self.blocks = nn.ModuleList(
-            Block(dimension, n_heads, inner, dropout, activation, epsilon, float(s)) for s in scales
+            Block(width, n_heads, inner_width, dropout, activation, epsilon, float(s)) for s in scales
         )
-        self.norm = nn.LayerNorm(dimension, eps=epsilon)
-        self.head = None if tied else nn.Linear(dimension, n_tokens, bias=False)
+        self.norm = nn.LayerNorm(width, eps=epsilon)
+        self.head = None if tied else nn.Linear(width, n_tokens, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -264,7 +264,7 @@ def generate(
     module : Decoder
         What predicts, in evaluation mode.
     prompts : sequence of sequences of int
-        At least one token each, at most ``module.context``.
+        At least one token each, at most ``module.max_length``.
     max_new_tokens : int
         How many tokens at most. A row that reaches the end of the context forgets the older half of what it sees.
     temperature : float, default=1.0
@@ -282,7 +282,7 @@ def generate(
     begun = [len(row) for row in rows]
     alive = [True] * len(rows)
     with torch.inference_mode():
-        state = State(module, rows, min(module.context, max(begun) + max_new_tokens))
+        state = State(module, rows, min(module.max_length, max(begun) + max_new_tokens))
         for left in reversed(range(max_new_tokens)):
             logits = state.logits
             if repetition_penalty != 1.0:
@@ -359,5 +359,5 @@ class State:
 def _compilable(module: Decoder) -> bool:
     like = module.tokens.weight
     activation = module.blocks[0].activation
-    narrow = module.dimension <= COMPILED_WIDTH and activation in ("gelu_tanh", "relu", "silu")
+    narrow = module.width <= COMPILED_WIDTH and activation in ("gelu_tanh", "relu", "silu")
     return like.device.type == "cpu" and like.dtype == torch.float32 and narrow

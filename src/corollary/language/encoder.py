@@ -26,8 +26,8 @@ __all__ = ["SIZES", "BertNetwork", "sentence_types", "visible"]
 
 # Published sizes.
 SIZES: dict[str, dict[str, int]] = {
-    "base": {"n_tokens": 30522, "dimension": 768, "n_layers": 12, "n_heads": 12, "inner": 3072},
-    "large": {"n_tokens": 30522, "dimension": 1024, "n_layers": 24, "n_heads": 16, "inner": 4096},
+    "base": {"n_tokens": 30522, "width": 768, "n_layers": 12, "n_heads": 12, "inner_width": 3072},
+    "large": {"n_tokens": 30522, "width": 1024, "n_layers": 24, "n_heads": 16, "inner_width": 4096},
 }
 
 
@@ -50,16 +50,16 @@ class Block(nn.Module):
     """Attention and a two-layer network, each added to its input and normalised, eq. 1."""
 
     def __init__(
-        self, dimension: int, n_heads: int, inner: int, dropout: float, activation: str, epsilon: float
+        self, width: int, n_heads: int, inner_width: int, dropout: float, activation: str, epsilon: float
     ) -> None:
         super().__init__()
         self.n_heads, self.dropout, self.activation = n_heads, dropout, activation
-        self.qkv = nn.Linear(dimension, 3 * dimension)
-        self.mix = nn.Linear(dimension, dimension)
-        self.norm1 = nn.LayerNorm(dimension, eps=epsilon)
-        self.expand = nn.Linear(dimension, inner)
-        self.contract = nn.Linear(inner, dimension)
-        self.norm2 = nn.LayerNorm(dimension, eps=epsilon)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.mix = nn.Linear(width, width)
+        self.norm1 = nn.LayerNorm(width, eps=epsilon)
+        self.expand = nn.Linear(width, inner_width)
+        self.contract = nn.Linear(inner_width, width)
+        self.norm2 = nn.LayerNorm(width, eps=epsilon)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, h: Tensor, mask: Tensor | None) -> Tensor:
@@ -71,8 +71,8 @@ class Block(nn.Module):
         p = self.dropout if self.training else 0.0
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
         h = self.norm1(h + self.drop(self.mix(a.transpose(1, 2).reshape(b, t, d))))
-        inner = ACTIVATIONS[self.activation](self.expand(h))
-        return self.norm2(h + self.drop(self.contract(inner)))
+        between = ACTIVATIONS[self.activation](self.expand(h))
+        return self.norm2(h + self.drop(self.contract(between)))
 
 
 class BertNetwork(nn.Module):
@@ -80,10 +80,10 @@ class BertNetwork(nn.Module):
 
     Parameters
     ----------
-    n_tokens, context : int
+    n_tokens, max_length : int
         Sizes of the vocabulary and of the longest text.
-    dimension, n_layers, n_heads, inner : int
-        Width, depth, heads and inner width; ``SIZES`` has the published ones.
+    width, n_layers, n_heads, inner_width : int
+        Width, depth, heads and width of the layers between; ``SIZES`` has the published ones.
     dropout : float
         Share of activations dropped while training.
     activation : str
@@ -97,34 +97,34 @@ class BertNetwork(nn.Module):
     def __init__(
         self,
         n_tokens: int,
-        context: int = 512,
+        max_length: int = 512,
         *,
-        dimension: int = 768,
+        width: int = 768,
         n_layers: int = 12,
         n_heads: int = 12,
-        inner: int = 3072,
+        inner_width: int = 3072,
         dropout: float = 0.1,
         activation: str = "gelu",
         epsilon: float = 1e-12,
         n_types: int = 2,
     ) -> None:
         super().__init__()
-        if dimension % n_heads:
-            raise value("BERT", f"dimension must be a multiple of n_heads={n_heads}", dimension)
-        self.context, self.activation = context, known_activation(activation, "BERT")
-        self.tokens = nn.Embedding(n_tokens, dimension)
-        self.places = nn.Embedding(context, dimension)
-        self.types = nn.Embedding(n_types, dimension)
-        self.norm = nn.LayerNorm(dimension, eps=epsilon)
+        if width % n_heads:
+            raise value("BERT", f"width must be a multiple of n_heads={n_heads}", width)
+        self.max_length, self.activation = max_length, known_activation(activation, "BERT")
+        self.tokens = nn.Embedding(n_tokens, width)
+        self.places = nn.Embedding(max_length, width)
+        self.types = nn.Embedding(n_types, width)
+        self.norm = nn.LayerNorm(width, eps=epsilon)
         self.drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(dimension, n_heads, inner, dropout, activation, epsilon) for _ in range(n_layers)
+            Block(width, n_heads, inner_width, dropout, activation, epsilon) for _ in range(n_layers)
         )
-        self.pooler = nn.Linear(dimension, dimension)
-        self.guess = nn.Linear(dimension, dimension)
-        self.guess_norm = nn.LayerNorm(dimension, eps=epsilon)
+        self.pooler = nn.Linear(width, width)
+        self.guess = nn.Linear(width, width)
+        self.guess_norm = nn.LayerNorm(width, eps=epsilon)
         self.guess_bias = nn.Parameter(torch.zeros(n_tokens))
-        self.follows = nn.Linear(dimension, 2)
+        self.follows = nn.Linear(width, 2)
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 nn.init.normal_(p, std=0.02)

@@ -9,7 +9,7 @@ each from a decoder-only transformer (:mod:`corollary.language.decoder`). Traini
 :math:`-\log p(x_t \mid \cdot)` over windows of the texts joined end to end. Perplexity is
 :math:`\exp(-\frac{1}{N} \sum \log p)` (2) over all N tokens, in the base of the natural logarithm; a text
 longer than the context is read in overlapping windows, so that a token sees at least
-``context - stride`` tokens before it.
+``max_length - stride`` tokens before it.
 """
 
 from __future__ import annotations
@@ -107,16 +107,16 @@ def _mixed(order: Tensor) -> int:
     return int(np.random.SeedSequence(order[:8].tolist()).generate_state(1)[0])
 
 
-def spread(n: int, context: int, stride: int) -> list[tuple[int, int, int]]:
+def spread(n: int, max_length: int, stride: int) -> list[tuple[int, int, int]]:
     """Return windows over n tokens to predict: begin, end, and the first that no window before has predicted.
 
     >>> spread(10, 4, 3)
     [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
     """
-    ends = [min(n, context)]
+    ends = [min(n, max_length)]
     while ends[-1] < n:
         ends.append(min(ends[-1] + stride, n))
-    return [(max(0, end - context), end, fresh) for fresh, end in zip([0, *ends], ends)]
+    return [(max(0, end - max_length), end, fresh) for fresh, end in zip([0, *ends], ends)]
 
 
 def next_token_loss(module: nn.Module, batch: Batch) -> Tensor:
@@ -137,9 +137,9 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         Blocks. More can learn more, and take longer.
     n_heads : int, default=4
         Attention heads of each block.
-    dimension : int, default=128
+    width : int, default=128
         Width of the network, a multiple of ``n_heads``. Cost grows with its square.
-    context : int, default=128
+    max_length : int, default=128
         How many tokens it sees at most.
     dropout : float, default=0.0
         Share dropped while training; more regularises small collections.
@@ -148,7 +148,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     vocabulary_size : int, default=1000
         How many tokens "bytepair" learns; more make texts shorter and the network larger.
     training : Training, optional
-        How to descend; a sample is a window of ``context`` tokens.
+        How to descend; a sample is a window of ``max_length`` tokens.
     random_state : int or RandomState, optional
         Seed for initial weights, windows, dropout and sampling.
 
@@ -168,7 +168,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     Notes
     -----
     Minimises -log p of equation (1) of :mod:`corollary.language.gpt` per token. A token costs O(n_layers (12 d^2 +
-    context d) + n_tokens d) for d = ``dimension``. A window may span several texts, as in the original.
+    max_length d) + n_tokens d) for d = ``width``. A window may span several texts, as in the original.
 
     References
     ----------
@@ -179,7 +179,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     --------
     >>> from corollary import GPT, Training
     >>> texts = ["ab" * 40, "ba" * 40]
-    >>> model = GPT(1, n_heads=2, dimension=32, context=16, training=Training(epochs=40), random_state=0)
+    >>> model = GPT(1, n_heads=2, width=32, max_length=16, training=Training(epochs=40), random_state=0)
     >>> model.fit(texts).generate("abab", max_new_tokens=4, temperature=0)
     'abababab'
     """
@@ -188,9 +188,9 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     _parameter_constraints = {
         **{
             name: [Interval(Integral, 1, None, closed="left")]
-            for name in ("n_layers", "n_heads", "dimension", "vocabulary_size")
+            for name in ("n_layers", "n_heads", "width", "vocabulary_size")
         },
-        "context": [Interval(Integral, 2, None, closed="left")],
+        "max_length": [Interval(Integral, 2, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "tokenizer": [str],
         "random_state": ["random_state"],
@@ -201,8 +201,8 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         n_layers=4,
         *,
         n_heads=4,
-        dimension=128,
-        context=128,
+        width=128,
+        max_length=128,
         dropout=0.0,
         tokenizer="character",
         vocabulary_size=1000,
@@ -211,8 +211,8 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     ):
         self.n_layers = n_layers
         self.n_heads = n_heads
-        self.dimension = dimension
-        self.context = context
+        self.width = width
+        self.max_length = max_length
         self.dropout = dropout
         self.tokenizer = tokenizer
         self.vocabulary_size = vocabulary_size
@@ -221,7 +221,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        sizes = {"n_layers": 1, "n_heads": 2, "dimension": 16, "context": 64}
+        sizes = {"n_layers": 1, "n_heads": 2, "width": 16, "max_length": 64}
         return {**sizes, "training": Training(epochs=2)}
 
     # --- fitting -----------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     @property
     def _training_defaults(self) -> dict[str, Any]:
         # As for BERT's heads, the published rate at the published width.
-        rate = min(1e-3, 5e-5 * 768 / self.dimension) if hasattr(self, "pretrained_") else 1e-3
+        rate = min(1e-3, 5e-5 * 768 / self.width) if hasattr(self, "pretrained_") else 1e-3
         return {
             "epochs": 20, "optimizer": "adamw", "learning_rate": rate, "batch_size": 16, "weight_decay": 0.01,
             "clip_norm": 1.0,
@@ -274,13 +274,13 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     def _batches(self, data: Data) -> WindowBatches:
         encoded, end = [self._encode(text) for text in data.X], np.array([self._end()])
         joined = np.concatenate([end, *(part for codes in encoded for part in (codes, end))])
-        length = min(self.context + 1, len(joined))
+        length = min(self.max_length + 1, len(joined))
         return WindowBatches(torch.from_numpy(joined), length)
 
     def _module(self) -> Decoder:
-        if self.dimension % self.n_heads:
-            raise value("GPT", f"dimension must be a multiple of n_heads={self.n_heads}", self.dimension)
-        sizes = (self.n_tokens_, self.context, self.dimension, self.n_layers, self.n_heads)
+        if self.width % self.n_heads:
+            raise value("GPT", f"width must be a multiple of n_heads={self.n_heads}", self.width)
+        sizes = (self.n_tokens_, self.max_length, self.width, self.n_layers, self.n_heads)
         module = Decoder(*sizes, **self.options_).to(getattr(torch, self.dtype_))
         if hasattr(self, "pretrained_"):
             module.load_state_dict(self.pretrained_)
@@ -299,14 +299,14 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
 
     def _token_log_probs(self, X: Sequence[str], stride: int | None) -> list[np.ndarray]:
         """Return the terms of eq. 1 for each text, in double precision."""
-        stride = max(1, self.context // 2) if stride is None else stride
-        if stride > self.context:
-            raise value("GPT", f"stride must not exceed the context of {self.context} tokens", stride)
+        stride = max(1, self.max_length // 2) if stride is None else stride
+        if stride > self.max_length:
+            raise value("GPT", f"stride must not exceed max_length={self.max_length} tokens", stride)
         encoded, end = [self._encode(text) for text in X], np.array([self._end()])
         rows = [np.concatenate([end, codes, end]) for codes in encoded]
-        spans = [(i, *w) for i, row in enumerate(rows) for w in spread(len(row) - 1, self.context, stride)]
+        spans = [(i, *w) for i, row in enumerate(rows) for w in spread(len(row) - 1, self.max_length, stride)]
         spans.sort(key=lambda span: span[2] - span[1])  # alike lengths together: little padding
-        most = max(1, min(BATCH, LOGITS // (self.n_tokens_ * self.context)))
+        most = max(1, min(BATCH, LOGITS // (self.n_tokens_ * self.max_length)))
         out = [np.empty(len(row) - 1) for row in rows]
         for start in range(0, len(spans), most):
             self._score(spans[start : start + most], rows, out)
@@ -350,16 +350,14 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         if isinstance(prompt, str):
             # The end token opens a text, unless the prompt fills the context without it.
             encoded = self._encode(prompt).tolist()
-            tokens = encoded if len(encoded) == self.context else [self.tokenizer_.end, *encoded]
+            tokens = encoded if len(encoded) == self.max_length else [self.tokenizer_.end, *encoded]
         else:
             tokens = _integers(prompt)
         if not tokens:
             raise value("GPT", "a prompt of integers must hold at least one", "none")
-        if len(tokens) > self.context:
-            do = f"Shorten it, for instance to its last {self.context - 1} tokens."
-            raise value(
-                "GPT", f"a prompt must fit into the context of {self.context} tokens", len(tokens), do
-            )
+        if len(tokens) > self.max_length:
+            do = f"Shorten it, for instance to its last {self.max_length - 1} tokens."
+            raise value("GPT", f"a prompt must fit into max_length={self.max_length} tokens", len(tokens), do)
         if min(tokens) < 0 or max(tokens) >= self.n_tokens_:
             raise value(
                 "GPT",
@@ -383,7 +381,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         return frozenset([*getattr(self, "ends_", ()), *own])
 
     def _sample(self, n: int, rng: np.random.Generator) -> list[str]:
-        return self._generate([""] * n, self.context, int(rng.integers(2**31)), temperature=1.0)
+        return self._generate([""] * n, self.max_length, int(rng.integers(2**31)), temperature=1.0)
 
     # --- files -------------------------------------------------------------------------------------------
 
@@ -407,15 +405,15 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         model = cls(
             config["n_layer"],
             n_heads=config["n_head"],
-            dimension=config["n_embd"],
-            context=config["n_positions"],
+            width=config["n_embd"],
+            max_length=config["n_positions"],
             dropout=float(config["resid_pdrop"]),
             tokenizer=tokenizer if isinstance(tokenizer, str) else "bytepair",
             vocabulary_size=config["vocab_size"],
         )
         model.n_tokens_ = config["vocab_size"]
         model.options_ = {
-            "inner": config["n_inner"] or 4 * config["n_embd"],
+            "inner_width": config["n_inner"] or 4 * config["n_embd"],
             "dropout": model.dropout,
             "activation": SAME.get(theirs, theirs),
             "epsilon": config["layer_norm_epsilon"],

@@ -42,14 +42,14 @@ def mask_tokens(
 
 
 def sentence_pairs(
-    documents: list[list[list[int]]], tokenizer: Any, context: int, rng: np.random.Generator
+    documents: list[list[list[int]]], tokenizer: Any, max_length: int, rng: np.random.Generator
 ) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
     """Return framed pairs, their sentence types, and whether the second follows (1) or is from anywhere (0).
 
     Consecutive sentences are joined while a quarter of the context holds them; a document of one sentence is halved.
     What does not follow is from another document, if there is one.
     """
-    room = (context - 3) // 2
+    room = (max_length - 3) // 2
     segments = [_segments(document, room) for document in documents]
     rows, types, follows = [], [], []
     for i, parts in enumerate(segments):

@@ -35,11 +35,11 @@ from corollary.sequences.search import beam_search
 __all__ = ["Said", "Transformer", "TransformerNetwork", "sinusoids"]
 
 
-def sinusoids(steps: int, dimension: int) -> Tensor:
-    """Return the places p (steps, dimension) of eq. 1, in double precision."""
-    rates = 10000.0 ** (-torch.arange(0, dimension, 2, dtype=torch.float64) / dimension)
+def sinusoids(steps: int, width: int) -> Tensor:
+    """Return the places p (steps, width) of eq. 1, in double precision."""
+    rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(steps, dtype=torch.float64)[:, None] * rates
-    return torch.stack([torch.sin(angles), torch.cos(angles)], 2).flatten(1)[:, :dimension]
+    return torch.stack([torch.sin(angles), torch.cos(angles)], 2).flatten(1)[:, :width]
 
 
 @dataclass
@@ -84,8 +84,8 @@ class TransformerNetwork(nn.Module):
     ----------
     n_in, n_out : int
         Sizes of the two vocabularies.
-    dimension, n_heads, n_layers, inner : int
-        Width, heads, depth of both halves, and width of the inner layers; the base size is 512, 8, 6, 2048.
+    width, n_heads, n_layers, inner_width : int
+        Width, heads, depth of both halves, and width of the layers between; the base size is 512, 8, 6, 2048.
     dropout : float
         Share of activations dropped while training.
     """
@@ -95,24 +95,24 @@ class TransformerNetwork(nn.Module):
         n_in: int,
         n_out: int,
         *,
-        dimension: int = 512,
+        width: int = 512,
         n_heads: int = 8,
         n_layers: int = 6,
-        inner: int = 2048,
+        inner_width: int = 2048,
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.dimension = dimension
-        self.source = nn.Embedding(n_in, dimension, padding_idx=words.PAD)
-        self.target = nn.Embedding(n_out, dimension, padding_idx=words.PAD)
+        self.width = width
+        self.source = nn.Embedding(n_in, width, padding_idx=words.PAD)
+        self.target = nn.Embedding(n_out, width, padding_idx=words.PAD)
         for table in (self.source, self.target):
-            nn.init.normal_(table.weight, std=dimension**-0.5)
-        layer = nn.TransformerEncoderLayer(dimension, n_heads, inner, dropout, batch_first=True)
-        encoder = nn.TransformerEncoder(layer, n_layers, nn.LayerNorm(dimension), enable_nested_tensor=False)
-        sizes = (dimension, n_heads, n_layers, n_layers, inner, dropout)
+            nn.init.normal_(table.weight, std=width**-0.5)
+        layer = nn.TransformerEncoderLayer(width, n_heads, inner_width, dropout, batch_first=True)
+        encoder = nn.TransformerEncoder(layer, n_layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        sizes = (width, n_heads, n_layers, n_layers, inner_width, dropout)
         self.core = nn.Transformer(*sizes, custom_encoder=encoder, batch_first=True)
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(dimension, n_out)
+        self.head = nn.Linear(width, n_out)
 
     def forward(self, x: Tensor, lengths: Tensor | None, y: Tensor) -> Tensor:
         """Return the logits (b, t, n_out) of what follows each symbol of y (b, t), which begins with BEGIN."""
@@ -133,8 +133,8 @@ class TransformerNetwork(nn.Module):
         return self.head(h)
 
     def _embed(self, table: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
-        places = sinusoids(start + tokens.shape[1], self.dimension)[start:].to(table.weight)
-        return self.drop(table(tokens) * math.sqrt(self.dimension) + places)
+        places = sinusoids(start + tokens.shape[1], self.width)[start:].to(table.weight)
+        return self.drop(table(tokens) * math.sqrt(self.width) + places)
 
     # --- one symbol at a time ----------------------------------------------------------------------------
 
@@ -169,11 +169,11 @@ class Transformer(BaseTranslator):
     ----------
     n_layers : int, default=2
         Depth of encoder and decoder each. The published base size is 6.
-    dimension : int, default=128
+    width : int, default=128
         Width; a multiple of ``n_heads``. The base size is 512.
     n_heads : int, default=4
         Attentions side by side. The base size is 8.
-    inner : int, default=256
+    inner_width : int, default=256
         Width of the layers between. The base size is 2048.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
@@ -218,7 +218,7 @@ class Transformer(BaseTranslator):
     >>> from corollary import Training, Transformer
     >>> words = ["ab", "ba", "aab", "bba", "abb", "baa"]
     >>> plan = Training(60, learning_rate=3e-3, batch_size=8)
-    >>> model = Transformer(1, dimension=32, n_heads=2, dropout=0.0, training=plan, random_state=0)
+    >>> model = Transformer(1, width=32, n_heads=2, dropout=0.0, training=plan, random_state=0)
     >>> answers = model.fit(words * 4, [w[::-1] for w in words] * 4).predict(["aab", "abb"])
     >>> len(answers), model.history_[-1]["loss"] < 0.5 * model.history_[0]["loss"]
     (2, True)
@@ -230,9 +230,9 @@ class Transformer(BaseTranslator):
     _parameter_constraints = {
         **BaseTranslator._parameter_constraints,
         "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "dimension": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
         "n_heads": [Interval(Integral, 1, None, closed="left")],
-        "inner": [Interval(Integral, 1, None, closed="left")],
+        "inner_width": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
     }
 
@@ -240,9 +240,9 @@ class Transformer(BaseTranslator):
         self,
         n_layers=2,
         *,
-        dimension=128,
+        width=128,
         n_heads=4,
-        inner=256,
+        inner_width=256,
         dropout=0.1,
         unit="character",
         vocabulary_size=20000,
@@ -253,9 +253,9 @@ class Transformer(BaseTranslator):
         random_state=None,
     ):
         self.n_layers = n_layers
-        self.dimension = dimension
+        self.width = width
         self.n_heads = n_heads
-        self.inner = inner
+        self.inner_width = inner_width
         self.dropout = dropout
         self.unit = unit
         self.vocabulary_size = vocabulary_size
@@ -267,16 +267,16 @@ class Transformer(BaseTranslator):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"n_layers": 1, "dimension": 8, "n_heads": 2, "inner": 16, "training": Training(epochs=2)}
+        return {"n_layers": 1, "width": 8, "n_heads": 2, "inner_width": 16, "training": Training(epochs=2)}
 
     def _measure(self, data: Data) -> None:
-        if self.dimension % self.n_heads:
-            must = f"dimension must be a multiple of n_heads={self.n_heads}"
-            raise value("Transformer", must, self.dimension)
+        if self.width % self.n_heads:
+            must = f"width must be a multiple of n_heads={self.n_heads}"
+            raise value("Transformer", must, self.width)
         super()._measure(data)
 
     def _module(self) -> TransformerNetwork:
-        names = ("dimension", "n_heads", "n_layers", "inner", "dropout")
+        names = ("width", "n_heads", "n_layers", "inner_width", "dropout")
         return TransformerNetwork(*self._sizes(), **{name: getattr(self, name) for name in names})
 
     def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:

@@ -86,11 +86,11 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
 
     def _measure(self, data: Data) -> None:
         X = data.X
-        if self.n_components > X.shape[1]:
+        if self.latent > X.shape[1]:
             raise errors.value(
                 type(self).__name__,
-                f"n_components must be at most n_features = {X.shape[1]}",
-                self.n_components,
+                f"latent must be at most n_features = {X.shape[1]}",
+                self.latent,
             )
         self._dtype = str(X.dtype)
         self.mean_ = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
@@ -117,7 +117,7 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.n_components)
+        return int(self.latent)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that float32 stays float32."""
@@ -134,7 +134,7 @@ class LinearAutoencoder(_BaseAutoencoder):
 
     Parameters
     ----------
-    n_components : int, default=2
+    latent : int, default=2
         Length of the code; longer rebuilds better.
     tied : bool, default=False
         Whether the decoder is the encoder transposed.
@@ -147,7 +147,7 @@ class LinearAutoencoder(_BaseAutoencoder):
     ----------
     module_ : torch.nn.Module
         Encoder and decoder, of centred and scaled data.
-    components_ : ndarray of shape (n_components, n_features_in_)
+    components_ : ndarray of shape (latent, n_features_in_)
         An orthonormal basis of what the decoder can reach.
     mean_, scale_ : ndarray of shape (n_features_in_,) and float
         How data are centred and scaled.
@@ -175,14 +175,14 @@ class LinearAutoencoder(_BaseAutoencoder):
 
     _training_defaults = {"epochs": 300, "learning_rate": 0.01, "batch_size": 32, "schedule": "cosine"}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "latent": [Interval(Integral, 1, None, closed="left")],
         "tied": ["boolean"],
         "random_state": ["random_state"],
     }
-    _fitted = {"components_": Array("n_components", "n_features_in_")}
+    _fitted = {"components_": Array("latent", "n_features_in_")}
 
-    def __init__(self, n_components=2, *, tied=False, training=None, random_state=None):
-        self.n_components = n_components
+    def __init__(self, latent=2, *, tied=False, training=None, random_state=None):
+        self.latent = latent
         self.tied = tied
         self.training = training
         self.random_state = random_state
@@ -191,10 +191,10 @@ class LinearAutoencoder(_BaseAutoencoder):
     def _test_params(cls) -> dict[str, Any]:
         from corollary.engine.training import Training
 
-        return {"n_components": 2, "training": Training(epochs=5)}
+        return {"latent": 2, "training": Training(epochs=5)}
 
     def _module(self) -> Linear:
-        return Linear(self.n_features_in_, self.n_components, self.tied).to(getattr(torch, self._dtype))
+        return Linear(self.n_features_in_, self.latent, self.tied).to(getattr(torch, self._dtype))
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
@@ -207,7 +207,7 @@ class Autoencoder(_BaseAutoencoder):
 
     Parameters
     ----------
-    n_components : int, default=2
+    latent : int, default=2
         Length of the code; longer rebuilds better.
     hidden_layer_sizes : sequence of int, default=(128,)
         Widths of the encoder's hidden layers; the decoder has them in reverse. Wider fit more.
@@ -250,7 +250,7 @@ class Autoencoder(_BaseAutoencoder):
 
     _training_defaults = {"epochs": 100, "learning_rate": 2e-3, "batch_size": 128, "schedule": "cosine"}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "latent": [Interval(Integral, 1, None, closed="left")],
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({*ACTIVATIONS, *ALIASES})],
         "noise": [Interval(Real, 0, None, closed="left")],
@@ -259,7 +259,7 @@ class Autoencoder(_BaseAutoencoder):
 
     def __init__(
         self,
-        n_components=2,
+        latent=2,
         *,
         hidden_layer_sizes=(128,),
         activation="gelu",
@@ -267,7 +267,7 @@ class Autoencoder(_BaseAutoencoder):
         training=None,
         random_state=None,
     ):
-        self.n_components = n_components
+        self.latent = latent
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.noise = noise
@@ -278,9 +278,9 @@ class Autoencoder(_BaseAutoencoder):
     def _test_params(cls) -> dict[str, Any]:
         from corollary.engine.training import Training
 
-        return {"n_components": 2, "hidden_layer_sizes": (8,), "training": Training(epochs=5)}
+        return {"latent": 2, "hidden_layer_sizes": (8,), "training": Training(epochs=5)}
 
     def _module(self) -> Pair:
         hidden = tuple(np.atleast_1d(self.hidden_layer_sizes).tolist())
-        module = Pair(self.n_features_in_, hidden, self.n_components, self.activation, self.noise)
+        module = Pair(self.n_features_in_, hidden, self.latent, self.activation, self.noise)
         return module.to(getattr(torch, self._dtype))

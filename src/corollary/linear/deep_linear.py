@@ -59,15 +59,15 @@ def layer_gradients(layers: list[np.ndarray], gamma: np.ndarray) -> list[np.ndar
     return [up.T @ error @ down.T for up, down in zip(above[::-1], below)]
 
 
-def mode_trajectory(s: float, start: float, times: np.ndarray, depth: int) -> np.ndarray:
+def mode_trajectory(s: float, start: float, times: np.ndarray, n_layers: int) -> np.ndarray:
     """Return the strength of a mode under gradient flow, eq. 3; in closed form for one and two layers, eq. 4."""
     times = np.asarray(times, np.float64)
-    if depth == 1:
+    if n_layers == 1:
         return s + (start - s) * np.exp(-times)
-    if depth == 2:
+    if n_layers == 2:
         decay = np.exp(-2 * s * times)
         return s / (1 - decay + (s / start) * decay)
-    flow = lambda t, a: depth * np.maximum(a, 0) ** (2 - 2 / depth) * (s - a)
+    flow = lambda t, a: n_layers * np.maximum(a, 0) ** (2 - 2 / n_layers) * (s - a)
     return solve_ivp(flow, (0, float(times.max())), [start], t_eval=times, rtol=1e-10, atol=1e-12).y[0]
 
 
@@ -130,7 +130,7 @@ class DeepLinearNetwork(Regressor, Estimator):
 
     Parameters
     ----------
-    depth : int, default=2
+    n_layers : int, default=2
         Layers; deeper ones have longer plateaus and sharper transitions.
     width : int, optional
         Hidden units; by default as many as inputs or outputs, whichever are fewer. Fewer bound the rank.
@@ -173,14 +173,14 @@ class DeepLinearNetwork(Regressor, Estimator):
     >>> from sklearn.datasets import load_diabetes
     >>> from corollary import DeepLinearNetwork
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> round(DeepLinearNetwork(depth=3, random_state=0).fit(X, y).score(X, y), 2)
+    >>> round(DeepLinearNetwork(n_layers=3, random_state=0).fit(X, y).score(X, y), 2)
     0.52
     """
 
     _multi_output = True
     _checks = {"ensure_min_samples": 2}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "depth": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [Interval(Integral, 1, None, closed="left")],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions({"random", "aligned"})],
         "scale": [Interval(Real, 0, None, closed="neither")],
@@ -201,7 +201,7 @@ class DeepLinearNetwork(Regressor, Estimator):
 
     def __init__(
         self,
-        depth=2,
+        n_layers=2,
         *,
         width=None,
         init="random",
@@ -211,7 +211,7 @@ class DeepLinearNetwork(Regressor, Estimator):
         tol=1e-6,
         random_state=None,
     ):
-        self.depth = depth
+        self.n_layers = n_layers
         self.width = width
         self.init = init
         self.scale = scale
@@ -237,7 +237,7 @@ class DeepLinearNetwork(Regressor, Estimator):
         gamma = (Y - y_mean).T @ ((X - x_mean) @ whitening) / len(X) / unit
         layers = self._layers(gamma)
         largest = max(float(np.linalg.norm(gamma, 2)), float(np.linalg.norm(product(layers), 2)), 1e-12)
-        rate = self.learning_rate / (self.depth * largest ** (2 - 2 / self.depth))
+        rate = self.learning_rate / (self.n_layers * largest ** (2 - 2 / self.n_layers))
         learner = Descent(layers, gamma, rate, self.max_iter, self.tol)
         learner.frame = (whitening, x_mean, y_mean, unit, data.X.dtype)
         return learner
@@ -245,7 +245,7 @@ class DeepLinearNetwork(Regressor, Estimator):
     def _layers(self, gamma: np.ndarray) -> list[np.ndarray]:
         out, r = gamma.shape
         width = self.width or max(1, min(out, r))
-        sizes = [r, *[width] * (self.depth - 1), out]
+        sizes = [r, *[width] * (self.n_layers - 1), out]
         if self.init == "random":
             rng = self._rng()
             return [self.scale * rng.standard_normal((b, a)) / np.sqrt(a) for a, b in zip(sizes, sizes[1:])]
@@ -253,7 +253,7 @@ class DeepLinearNetwork(Regressor, Estimator):
         k = min(*sizes)
         layers = [self.scale * np.eye(b, a) for a, b in zip(sizes, sizes[1:])]
         layers[0], layers[-1] = layers[0] @ _square(Vt, r), _square(U.T, out).T @ layers[-1]
-        if self.depth == 1:
+        if self.n_layers == 1:
             layers = [self.scale * U[:, :k] @ Vt[:k]]
         return layers
 

@@ -25,14 +25,14 @@ __all__ = ["density_coverage", "precision_recall"]
 BLOCK = 1024  # rows whose distances to all others are in memory at a time
 
 
-def precision_recall(real: Any, fake: Any, k: int = 3, features: Any = None) -> tuple[float, float]:
+def precision_recall(real: Any, fake: Any, n_neighbors: int = 3, features: Any = None) -> tuple[float, float]:
     """Return the share of drawn samples that look real, and the share of real samples that can be drawn, eq. 1.
 
     Parameters
     ----------
     real, fake : array-like of shape (n, ...) and (m, ...)
         Samples.
-    k : int, default=3
+    n_neighbors : int, default=3
         Which neighbour sets the radius; more gives larger balls and higher values.
     features : callable, torch.nn.Module or estimator, optional
         As for :func:`corollary.metrics.fid`.
@@ -48,13 +48,13 @@ def precision_recall(real: Any, fake: Any, k: int = 3, features: Any = None) -> 
     >>> precision_recall(X[:100], X[100:] + 50)
     (0.0, 0.0)
     """
-    x, y = _both(real, fake, k, features, "precision_recall")
-    inside = _inside(x, _radii(x, k), y).any(0)
-    found = _inside(y, _radii(y, k), x).any(0)
+    x, y = _both(real, fake, n_neighbors, features, "precision_recall")
+    inside = _inside(x, _radii(x, n_neighbors), y).any(0)
+    found = _inside(y, _radii(y, n_neighbors), x).any(0)
     return float(inside.double().mean()), float(found.double().mean())
 
 
-def density_coverage(real: Any, fake: Any, k: int = 5, features: Any = None) -> tuple[float, float]:
+def density_coverage(real: Any, fake: Any, n_neighbors: int = 5, features: Any = None) -> tuple[float, float]:
     """Return density (how deep drawn samples lie among real ones) and coverage (real balls that are hit), eq. 2.
 
     A single outlier among the real samples hardly changes them, unlike precision and recall. Density may
@@ -62,7 +62,7 @@ def density_coverage(real: Any, fake: Any, k: int = 5, features: Any = None) -> 
 
     Parameters
     ----------
-    real, fake, k, features
+    real, fake, n_neighbors, features
         As for :func:`precision_recall`.
 
     References
@@ -76,19 +76,19 @@ def density_coverage(real: Any, fake: Any, k: int = 5, features: Any = None) -> 
     >>> density_coverage(X, X)[1]
     1.0
     """
-    x, y = _both(real, fake, k, features, "density_coverage")
-    hits = _inside(x, _radii(x, k), y)
-    return float(hits.sum().double() / (k * len(y))), float(hits.any(1).double().mean())
+    x, y = _both(real, fake, n_neighbors, features, "density_coverage")
+    hits = _inside(x, _radii(x, n_neighbors), y)
+    return float(hits.sum().double() / (n_neighbors * len(y))), float(hits.any(1).double().mean())
 
 
-def _both(real: Any, fake: Any, k: int, features: Any, owner: str) -> tuple[Tensor, Tensor]:
+def _both(real: Any, fake: Any, n_neighbors: int, features: Any, owner: str) -> tuple[Tensor, Tensor]:
     x, y = (torch.from_numpy(features_of(sample, features, owner)) for sample in (real, fake))
     if x.shape[1] != y.shape[1]:
         must = "real and fake must have the same number of features"
         raise errors.value(owner, must, f"{x.shape[1]} and {y.shape[1]}")
-    if not 1 <= k < min(len(x), len(y)):
-        must = f"k must lie between 1 and the smaller sample less one ({min(len(x), len(y)) - 1})"
-        raise errors.value(owner, must, k)
+    if not 1 <= n_neighbors < min(len(x), len(y)):
+        must = f"n_neighbors must lie between 1 and the smaller sample less one ({min(len(x), len(y)) - 1})"
+        raise errors.value(owner, must, n_neighbors)
     return x, y
 
 

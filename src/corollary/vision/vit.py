@@ -52,15 +52,15 @@ GRID = 7  # patches along the shorter side of a small image, if patches of 2 x 2
 class Attention(nn.Module):
     """Self-attention over tokens, eq. 3: (n, t, d) -> (n, t, d)."""
 
-    def __init__(self, width: int, heads: int, bias: bool = True) -> None:
+    def __init__(self, width: int, n_heads: int, bias: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.n_heads = n_heads
         self.qkv = nn.Linear(width, 3 * width, bias=bias)
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what each token gathers."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
@@ -68,13 +68,20 @@ class Block(nn.Module):
     """Attention and perceptron, each added to its input, eq. 2."""
 
     def __init__(
-        self, width: int, heads: int, hidden: int, dropout: float, eps: float, bias: bool, phi: nn.Module
+        self,
+        width: int,
+        n_heads: int,
+        inner_width: int,
+        dropout: float,
+        eps: float,
+        bias: bool,
+        phi: nn.Module,
     ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, eps=eps)
-        self.attention = Attention(width, heads, bias)
+        self.attention = Attention(width, n_heads, bias)
         self.norm2 = nn.LayerNorm(width, eps=eps)
-        self.mlp = nn.Sequential(nn.Linear(width, hidden), phi, nn.Linear(hidden, width))
+        self.mlp = nn.Sequential(nn.Linear(width, inner_width), phi, nn.Linear(inner_width, width))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, z: Tensor) -> Tensor:
@@ -100,7 +107,7 @@ class ViT(ImageNet):
         Sides of a patch; they must divide the image's. Smaller see finer, and cost with the fourth power.
         By default at most 16, and for small images what leaves 7 patches along the shorter side (at least 2); of
         these down to half as many, the largest that fits with the least of zeros around the image.
-    width, depth, heads, hidden : int, optional
+    width, n_layers, n_heads, inner_width : int, optional
         Instead of the preset's: width of the tokens, layers, heads, width of the perceptrons.
     dropout : float, default=0.0
         Share of the tokens' entries dropped while training.
@@ -128,9 +135,9 @@ class ViT(ImageNet):
         size: int | tuple[int, int] = 224,
         patch_size: int | tuple[int, int] | None = None,
         width: int | None = None,
-        depth: int | None = None,
-        heads: int | None = None,
-        hidden: int | None = None,
+        n_layers: int | None = None,
+        n_heads: int | None = None,
+        inner_width: int | None = None,
         dropout: float = 0.0,
         eps: float = 1e-6,
         qkv_bias: bool = True,
@@ -140,9 +147,9 @@ class ViT(ImageNet):
         preset = preset or ("nano" if is_small(size) else "base")
         if preset not in SIZES:
             raise unknown("ViT", "preset", preset, SIZES)
-        d, layers, h = (given or usual for given, usual in zip((width, depth, heads), SIZES[preset]))
+        d, layers, h = (given or usual for given, usual in zip((width, n_layers, n_heads), SIZES[preset]))
         if d % h:
-            raise value("ViT", f"width must be a multiple of heads={h}", d, f"Use width={-(-d // h) * h}.")
+            raise value("ViT", f"width must be a multiple of n_heads={h}", d, f"Use width={-(-d // h) * h}.")
         self.size = pair(size)
         self.patch_size = _patches(self.size, patch_size)
         self.margin = tuple(-n % p for n, p in zip(self.size, self.patch_size))  # zeros around the image
@@ -152,7 +159,7 @@ class ViT(ImageNet):
         self.positions = nn.Parameter(torch.empty(1, n_patches + 1, d))
         self.dropout = nn.Dropout(dropout)
         phi = checkpoints.activation(activation) if isinstance(activation, str) else activation or nn.GELU()
-        blocks = [Block(d, h, hidden or 4 * d, dropout, eps, qkv_bias, phi) for _ in range(layers)]
+        blocks = [Block(d, h, inner_width or 4 * d, dropout, eps, qkv_bias, phi) for _ in range(layers)]
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(d, eps=eps)
         self.head = nn.Linear(d, n_classes) if n_classes else nn.Identity()
@@ -213,9 +220,9 @@ def arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "patch_size": config["patch_size"],
         "width": config["hidden_size"],
-        "depth": config["num_hidden_layers"],
-        "heads": config["num_attention_heads"],
-        "hidden": config["intermediate_size"],
+        "n_layers": config["num_hidden_layers"],
+        "n_heads": config["num_attention_heads"],
+        "inner_width": config["intermediate_size"],
         "dropout": config["hidden_dropout_prob"],
         "eps": config["layer_norm_eps"],
         "qkv_bias": config["qkv_bias"],
