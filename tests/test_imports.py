@@ -30,6 +30,7 @@ ORDER = [
     ["gradient"],
     ["nn"],
     ["theory"],
+    ["attack"],
     ["metrics"],
     ["connectionism", "linear", "completion", "mixtures", "embeddings", "networks"],
     ["vision", "sequences", "language", "sets", "graphs", "generative"],

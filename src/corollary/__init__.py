@@ -34,7 +34,7 @@ _TOOLS = {
     "save": "corollary.io",
 }
 _ROOMS = {
-    "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot", "roletable",
+    "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot", "roletable",
     "testing", "theory",
     "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
     "networks", "sequences", "sets", "vision",

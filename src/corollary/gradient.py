@@ -419,6 +419,13 @@ class GradientClassifier(Classifier, GradientTrained):
 
         return CrossEntropy(len(self.classes_), axis)
 
+    def _differentiable(self) -> tuple[Any, Any]:
+        """Return the map from a tensor of checked inputs to logits, and a tensor of the type and device it takes."""
+        if self.input not in ("table", "image"):
+            must = "only inputs that are tensors of one shape, tables and images, have a gradient to follow"
+            raise errors.value(type(self).__name__, must, f"a model of kind {self.input!r}")
+        return self._graph_call(), next(self.module_.parameters())
+
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
         from corollary.export import Classes
 

@@ -367,6 +367,20 @@ class NetClassifier(_BaseNet, GradientClassifier):
         link = self.link or LINKS.get(self._kind() or "cross-entropy")
         return self._outputs(X, link)
 
+    def _differentiable(self) -> tuple[Any, Any]:
+        """Return the map to logits: the module's own outputs, or logarithms of what a link makes of them."""
+        call, like = super()._differentiable()
+        link = self.link or (LINKS["probability"] if self._kind() == "probability" else None)
+        if link is None:
+            return call, like
+
+        def scores(x: Tensor) -> Tensor:
+            out = call(x)
+            p = link(out[0] if isinstance(out, tuple) else out)
+            return p.clamp_min(torch.finfo(p.dtype).tiny).log()
+
+        return scores, like
+
 
 class _Classes(losses.CrossEntropy):
     """A criterion of one's own that knows the number of classes, so that labels can be smoothed and mixed."""
