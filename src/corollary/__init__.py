@@ -34,8 +34,8 @@ _TOOLS = {
     "save": "corollary.io",
 }
 _ROOMS = {
-    "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot", "roletable",
-    "testing", "theory",
+    "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot",
+    "roletable", "testing", "theory",
     "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
     "networks", "sequences", "sets", "vision",
 }  # fmt: skip
