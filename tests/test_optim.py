@@ -139,4 +139,13 @@ def test_warm_up_rises_to_the_schedule():
 
 def test_robbins_monro():
     assert robbins_monro("1/t")
-    assert not any(robbins_monro(name) for name in ("constant", "1/sqrt", "cosine"))
+    assert not any(robbins_monro(name) for name in ("constant", "1/sqrt", "cosine", "step", "linear"))
+
+
+@pytest.mark.parametrize(
+    ("power", "holds"), [(0.3, False), (0.5, False), (0.55, True), (1.0, True), (1.05, False)]
+)
+def test_robbins_monro_of_ones_own_schedule(power, holds):
+    """By the integral test, the sum of t^-p is finite for p > 1 only."""
+    assert robbins_monro(lambda t: 3.0 / (100 + t) ** power) is holds
+    assert robbins_monro(lambda t: 0.9**t) is False

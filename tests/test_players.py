@@ -205,7 +205,7 @@ def test_svrg_update_is_its_formula():
         learner.rule.begin(learner)
         first, second = list(learner.batches.epoch(None, 8))[:2]
         learner._update(first)
-        here, anchor = player.copies()[0], learner.rule.anchor[0]
+        here, anchor = player.copies()[0], player.optimizer.state[player.vectors()[0]]["anchor"]
 
         def gradient(w, batch):
             x = torch.cat([batch.inputs[0], torch.ones(8, 1, dtype=A.dtype)], 1)
@@ -234,7 +234,9 @@ def test_a_sharpness_aware_step_is_its_formula():
     torch.testing.assert_close(solved(learner), expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", ["svrg", "sam", "newton", "lbfgs", "gd"])
+@pytest.mark.parametrize(
+    "optimizer", ["svrg", "sam", "newton", "lbfgs", "gd", "extragradient", "subgradient", "signsgd"]
+)
 def test_rules_resume_exactly_in_the_middle_of_an_epoch(optimizer, monkeypatch):
     batch = {} if optimizer in ("gd", "lbfgs") else {"batch_size": 8}
     plan = {"epochs": 4, "optimizer": optimizer, "learning_rate": 0.02, **batch}
@@ -252,7 +254,7 @@ def test_rules_resume_exactly_in_the_middle_of_an_epoch(optimizer, monkeypatch):
 def test_every_rule_has_a_name_for_training_or_for_games():
     from corollary import optim
 
-    assert set(optim.RULES) | {"plain", "alternating", "simultaneous", "extragradient"} == set(RULES)
+    assert set(optim.RULES) | {"plain", "alternating", "simultaneous"} == set(RULES)
 
 
 # --- a small generative adversarial network --------------------------------------------------------------

@@ -26,9 +26,13 @@ ELEMENTWISE = {
     "Adagrad",
     "Adam",
     "AdamW",
+    "ExtraGradient",
     "LBFGS",
     "RMSprop",
     "SGD",
+    "SVRG",
+    "SignSGD",
+    "Subgradient",
 }  # these may see the parameters as one vector
 
 
@@ -89,8 +93,10 @@ class Player:
         if apart and self.matrices:
             groups = [self.matrices, [p for p in self.trained if p.ndim < 2]]
         options = training.options()
-        base = options.pop("base", None) or training.optimizer
+        base = options.pop("base") if training.optimizer == "sam" else training.optimizer
         kind = (optim.NAMES.get(base) or optim.RULES[base])[0]
+        if kind == "Subgradient":  # the engine averages
+            options.setdefault("average", False)
         if kind == "Muon" and any(p.ndim != 2 for p in self.trained):
             do = "Use optimizer='adam'."
             raise errors.value(self.owner, "muon takes matrices only", "biases or kernels", do)
@@ -110,6 +116,10 @@ class Player:
     def vectors(self) -> list[Tensor]:
         """Return what the optimiser moves: one or two flat vectors, or the parameters."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def move(self) -> None:
+        """Take a step of the optimiser by the gradients that are there."""
+        (getattr(self.optimizer, "move", None) or self.optimizer.step)()
 
     def zero_grad(self) -> None:
         """Set the gradients to zero; an explicit backward pass overwrites them anyway."""

@@ -20,13 +20,10 @@ from torch import Tensor
 from corollary import errors, optim
 from corollary.engine.batches import Batch
 from corollary.engine.learner import State, freeze
-from corollary.engine.player import Player
-from corollary.optim.directions import ascent, conjugate_gradient, variance_reduced
+from corollary.optim.directions import ascent
+from corollary.optim.looking import look_ahead
 
 __all__ = ["RULES", "Alternating", "ExtraGradient", "Plain", "Rule", "Simultaneous", "rule_for"]
-
-ARMIJO = 1e-4  # share of the decrease that the gradient promises which a Newton step must keep
-HALVINGS = 30
 
 
 class Rule:
@@ -96,15 +93,18 @@ class ExtraGradient(Rule):
 
     def update(self, learner: Any, batch: Batch) -> None:
         """Extrapolate, come back, move."""
-        for player in learner.players:
-            learner.record(learner.differentiate(player, batch), batch, player)
-        before = [player.copies() for player in learner.players]
-        for player in learner.players:
-            player.optimizer.step()
-        for player in learner.players:
-            learner.differentiate(player, batch)
-        for player, values in zip(learner.players, before):
-            player.put(values)
+        players, first = learner.players, True
+
+        def differentiate() -> None:
+            nonlocal first
+            for player in players:
+                found = learner.differentiate(player, batch)
+                if first:
+                    learner.record(found, batch, player if len(players) > 1 else None)
+            first = False
+
+        look_ahead([v for p in players for v in p.vectors()], [p.move for p in players], differentiate)
+        for player in players:
             learner.advance(player)
 
 
@@ -129,107 +129,61 @@ class SharpnessAware(Rule):
 
 
 class VarianceReduced(Rule):
-    """Gradients of batches corrected by an anchor's, eq. 2; the anchor is where the epoch began."""
-
-    saved = ("anchor", "full")
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.anchor: list[Tensor] = []
-        self.full: list[Tensor] = []
+    """Gradients of batches corrected by an anchor's, with :class:`corollary.optim.SVRG`; the anchor is where the epoch began."""
 
     def begin(self, learner: Any) -> None:
         """Take the gradient over all data."""
         (player,) = learner.players
-        self.anchor = player.copies()
-        self.full = [torch.zeros_like(v) for v in self.anchor]
-        for batch in learner.batches.epoch(None, learner.training.batch_size, 0):
-            learner.differentiate(player, batch)
-            for total, g in zip(self.full, player.gradients()):
-                total.add_(g, alpha=batch.size / len(learner.batches))
+
+        def closure() -> None:
+            full = [torch.zeros_like(v) for v in player.vectors()]
+            for batch in learner.batches.epoch(None, learner.training.batch_size, 0):
+                learner.differentiate(player, batch)
+                for total, g in zip(full, player.gradients()):
+                    total.add_(g, alpha=batch.size / len(learner.batches))
+            for v, total in zip(player.vectors(), full):
+                v.grad = total if v.grad is None else v.grad.copy_(total)
+
+        player.optimizer.anchor(closure)
 
     def update(self, learner: Any, batch: Batch) -> None:
         """Look at both points with the same noise, and move."""
         (player,) = learner.players
-        here, noise = player.copies(), learner.stream.now()
-        player.put(self.anchor)
-        learner.differentiate(player, batch)
-        at_anchor = [g.clone() for g in player.gradients()]
-        player.put(here)
-        learner.stream.go(noise)
-        learner.record(learner.differentiate(player, batch), batch)
-        for v, a, full in zip(player.vectors(), at_anchor, self.full):
-            v.grad = v.grad if v.grad is not None else torch.zeros_like(v)
-            v.grad.copy_(variance_reduced(v.grad, a, full))
+        noise, found = learner.stream.now(), {}
+
+        def closure() -> None:
+            learner.stream.go(noise)
+            found.update(learner.differentiate(player, batch))
+
+        player.optimizer.look(closure)
+        learner.record(found, batch)
         learner.advance(player)
 
 
 class Newton(Rule):
-    """Damped Newton steps, eq. 1, by conjugate gradients on products with the Hessian, shortened until the loss falls."""
+    """Damped Newton steps, by :class:`corollary.optim.Newton`."""
 
     def update(self, learner: Any, batch: Batch) -> None:
         """Solve for the direction and move along it."""
         (player,) = learner.players
-        params, noise = player.trained, learner.stream.now()
-        with learner.stream:
-            loss, metrics = learner.loss(player, batch)
-        gradients = torch.autograd.grad(loss, params, create_graph=True, allow_unused=True)
-        gradients = tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients, params))
-        flat = torch.cat([g.reshape(-1) for g in gradients])
+        noise, found = learner.stream.now(), {}
 
-        def product(v: Tensor) -> Tensor:
-            parts = torch.autograd.grad(flat, params, v, retain_graph=True, allow_unused=True)
-            rows = [(torch.zeros_like(p) if h is None else h).reshape(-1) for h, p in zip(parts, params)]
-            damping: float = self.options["damping"]
-            return torch.cat(rows) + damping * v
+        def closure() -> Tensor:
+            learner.stream.go(noise)
+            with learner.stream:
+                loss, metrics = learner.loss(player, batch)
+            if not found:
+                found.update({"loss": loss.detach(), **metrics})
+            return loss  # type: ignore[no-any-return]
 
-        g = flat.detach()
-        limits = {"max_iter": self.options["max_iter"], "tol": self.options["tol"]}
-        direction = conjugate_gradient(product, g, **limits)
-        learner.record({"loss": loss.detach(), **metrics}, batch)
-        slope = float(g @ direction)
-        step = self._shortened(learner, player, batch, noise, float(loss.detach()), direction, slope)
         player.zero_grad()
-        _write(params, direction * step)
+        player.optimizer.look(closure)
+        learner.record(found, batch)
         learner.advance(player)
 
-    def _shortened(
-        self, learner: Any, player: Player, batch: Batch, noise: Any, loss: float, d: Tensor, slope: float
-    ) -> float:
-        """Return the largest of 1, 1/2, 1/4, ... with which the loss falls enough (Armijo)."""
-        before, rate, step = player.copies(), player.optimizer.param_groups[0]["lr"], 1.0
-        after = learner.stream.now()
-        for _ in range(HALVINGS):
-            with torch.no_grad():
-                offset = 0
-                for p in player.trained:
-                    p.sub_(d[offset : offset + p.numel()].view_as(p), alpha=step * rate)
-                    offset += p.numel()
-                learner.stream.go(noise)
-                with learner.stream:
-                    found = float(learner.loss(player, batch)[0])
-            player.put(before)
-            if found <= loss - ARMIJO * step * rate * slope:
-                break
-            step /= 2
-        learner.stream.go(after)
-        return step
 
-
-def _write(params: list[Tensor], flat: Tensor) -> None:
-    """Write one vector into the gradients of parameters, which may be views of a flat one."""
-    offset = 0
-    for p in params:
-        part = flat[offset : offset + p.numel()].view(p.shape)
-        if p.grad is None:
-            p.grad = part.clone()
-        else:
-            p.grad.copy_(part)
-        offset += p.numel()
-
-
-class LBFGS(Rule):
-    """torch's quasi-Newton steps with a line search, each from the last gradients and moves."""
+class Closure(Rule):
+    """An optimiser that is given the gradients as a closure: torch's L-BFGS with its line search, Polyak's step size."""
 
     def update(self, learner: Any, batch: Batch) -> None:
         """Let the optimiser look as often as it needs to."""
@@ -253,11 +207,12 @@ class LBFGS(Rule):
 RULES: dict[str, type[Rule]] = {
     "alternating": Alternating,
     "extragradient": ExtraGradient,
-    "lbfgs": LBFGS,
+    "lbfgs": Closure,
     "newton": Newton,
     "plain": Plain,
     "sam": SharpnessAware,
     "simultaneous": Simultaneous,
+    "subgradient": Closure,
     "svrg": VarianceReduced,
 }
 GAMES = ("alternating", "extragradient", "simultaneous")
@@ -266,8 +221,9 @@ GAMES = ("alternating", "extragradient", "simultaneous")
 def rule_for(name: str | None, training: Any, players: int, owner: str) -> Rule:
     """Return the rule of this name, or the one that players and optimiser ask for."""
     if name is None:
-        name = "alternating" if players > 1 else training.optimizer
-        name = name if name in RULES else "plain"
+        games = players == 1 or training.optimizer in GAMES
+        name = training.optimizer if games and training.optimizer in RULES else None
+        name = name or ("alternating" if players > 1 else "plain")
     if name not in RULES:
         raise errors.unknown(owner, "rule", name, RULES)
     if players > 1 and name not in GAMES:

@@ -287,7 +287,7 @@ class GradientLearner:
         """Move a player by its gradients."""
         if self.hooks["on_gradient"]:
             self.change_gradient(player)
-        player.optimizer.step()
+        player.move()
         self.moved(player)
 
     def moved(self, player: Player) -> None:

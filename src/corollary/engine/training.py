@@ -55,6 +55,7 @@ OF_OPTIMIZER: dict[str, dict[str, Any]] = {
     "gd": {"batch_size": WHOLE},
     "lbfgs": {"batch_size": WHOLE, "learning_rate": 1.0},
     "newton": {"batch_size": WHOLE, "learning_rate": 1.0},
+    "subgradient": {"average": "polyak"},
 }
 
 
@@ -67,10 +68,12 @@ class Training(BaseEstimator):  # type: ignore[misc]
         Passes over the data. More fit the training data better, and take longer.
     optimizer : str, optional
         One of ``corollary.optim.NAMES``, "adam" unless the estimator says otherwise; or one that looks at the data more
-        than once: "svrg", "sam" (sharpness-aware), "newton", "lbfgs". "gd", "newton" and "lbfgs" see all the data in each update.
+        than once: "svrg", "extragradient", "sam" (sharpness-aware), "newton", "lbfgs"; or "subgradient", whose iterates are
+        averaged. "gd", "newton" and "lbfgs" see all the data in each update.
     optimizer_options : dict, optional
         Further options of the optimiser: ``{"momentum": 0.9}``, ``{"betas": (0.9, 0.99)}``; for "sam" the radius ``rho``
-        and the ``base`` optimiser, for "newton" ``damping``, ``max_iter`` and ``tol`` of the conjugate gradients.
+        and the ``base`` optimiser, for "newton" ``damping``, ``max_iter`` and ``tol`` of the conjugate gradients, for
+        "projected" the set and the ``base`` optimiser: ``{"radius": 3.0, "base": "adam"}``.
     learning_rate : float or "auto", optional
         Step size. Too small is slow, too large diverges. "auto" tries growing rates for a hundred updates and takes the
         one at which the loss falls fastest. "newton" and "lbfgs" take 1 unless told otherwise.

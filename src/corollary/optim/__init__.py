@@ -1,18 +1,40 @@
-"""Optimisers and schedules by name: torch's own wherever torch has them."""
+"""Optimisers and schedules by name: torch's own wherever torch has them, and those that torch does not have.
+
+``SignSGD``, ``Subgradient``, ``SVRG``, ``Newton``, ``ExtraGradient`` and ``Projected`` are torch optimisers for any code;
+:func:`create` makes them by name, and ``Training(optimizer=...)`` uses the same classes. ``race`` runs all of them on a model.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from corollary.errors import unknown
-from corollary.optim.schedule import schedule
+from corollary.optim.schedule import robbins_monro, schedule
 
-__all__ = ["NAMES", "RULES", "create", "schedule"]
+_WHERE = {
+    "ExtraGradient": "looking",
+    "Newton": "looking",
+    "Projected": "projection",
+    "SVRG": "looking",
+    "SignSGD": "first_order",
+    "Subgradient": "first_order",
+}
 
-# The name used in the field -> torch's class and what it fixes.
+__all__ = [  # noqa: PLE0604
+    "NAMES",
+    "RULES",
+    "create",
+    "race",
+    "robbins_monro",
+    "schedule",
+    *_WHERE,
+]
+
+# The name used in the field -> torch's class, or ours, and what it fixes.
 NAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "adagrad": ("Adagrad", {}),
     "adam": ("Adam", {}),
@@ -23,38 +45,56 @@ NAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "minibatch": ("SGD", {}),
     "muon": ("Muon", {}),
     "nesterov": ("SGD", {"momentum": 0.9, "nesterov": True}),
+    "projected": ("Projected", {}),
     "rmsprop": ("RMSprop", {}),
     "sgd": ("SGD", {}),
+    "signsgd": ("SignSGD", {}),
 }
-# Updates that look at the data more than once: torch's optimiser that moves, and what the rule itself takes.
+# Those whose ``step`` needs a closure, because it looks at the loss itself or more than once.
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "extragradient": ("ExtraGradient", {}),
     "lbfgs": ("LBFGS", {"line_search_fn": "strong_wolfe"}),
-    "newton": ("SGD", {}),
+    "newton": ("Newton", {}),
     "sam": ("Adam", {}),
-    "svrg": ("SGD", {}),
+    "subgradient": ("Subgradient", {}),
+    "svrg": ("SVRG", {}),
 }
 RULE_OPTIONS: dict[str, dict[str, Any]] = {
-    "newton": {"damping": 1e-3, "max_iter": 50, "tol": 1e-6},
-    "sam": {"rho": 0.05, "base": "adam"},
-}
+    "sam": {"rho": 0.05, "base": "adam"}
+}  # what the engine itself takes
 FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}
 
 
 def create(name: str, params: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return torch's optimiser of this name over ``params``, or a factory if none are given.
+    """Return the optimiser of this name over ``params``, or a factory if none are given.
 
+    Parameters
+    ----------
+    name : str
+        One of ``NAMES``, or of ``RULES``, whose ``step`` needs a closure.
+    params : iterable of Tensor or dict, optional
+        What is optimised.
+    **options
+        The optimiser's own, such as ``lr``; for "projected" the set, and ``base``, the name of the optimiser that moves
+        ("sgd" unless told otherwise), with its options.
+
+    Examples
+    --------
     >>> import torch
     >>> type(create("heavy-ball", [torch.nn.Parameter(torch.zeros(2))], lr=0.1)).__name__
     'SGD'
+    >>> create("projected", [torch.nn.Parameter(torch.ones(2))], lr=0.1, radius=1.0).set
+    'radius'
     """
     if name not in NAMES and name not in RULES:
         raise unknown("optim.create", "optimiser", name, [*NAMES, *RULES])
-    import torch
-
+    if name == "projected":
+        make = _projected(**options)
+        return make if params is None else make(params)
     kind, fixed = NAMES[name] if name in NAMES else RULES[name]
     if kind in FUSED:
         fixed = {"fused": True, **fixed}
-    cls = getattr(torch.optim, kind)
+    cls = _class(kind)
     known = [
         option for option in inspect.signature(cls.__init__).parameters if option not in ("self", "params")
     ]
@@ -63,3 +103,37 @@ def create(name: str, params: Iterable[Any] | None = None, **options: Any) -> An
             raise unknown(f"optimizer {name!r}", "option", option, known)
     make = partial(cls, **{**fixed, **options})
     return make if params is None else make(params)
+
+
+def _class(kind: str) -> Any:
+    import torch
+
+    return (
+        getattr(import_module(f"corollary.optim.{_WHERE[kind]}"), kind)
+        if kind in _WHERE
+        else getattr(torch.optim, kind)
+    )
+
+
+def _projected(base: str = "sgd", **options: Any) -> Any:
+    """Return a factory of projected optimisers over another by name."""
+    if base not in NAMES or base == "projected":
+        raise unknown("optimizer 'projected'", "base", base, [name for name in NAMES if name != "projected"])
+    cls = _class("Projected")
+    own = {name: options.pop(name) for name in inspect.signature(cls).parameters if name in options}
+    make = create(base, **options)
+    return lambda params: cls(make(params), **own)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return _class(name)
+    if name == "race":  # it needs losses, which stand above this room, so it is found by the catalog
+        from corollary import catalog
+
+        return catalog.resolve(name)
+    raise AttributeError(f"module 'corollary.optim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

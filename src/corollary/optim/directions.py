@@ -21,7 +21,66 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["ascent", "conjugate_gradient", "norm", "project", "soft_threshold", "variance_reduced"]
+__all__ = [
+    "ascent",
+    "conjugate_gradient",
+    "flat_gradient",
+    "hessian_product",
+    "norm",
+    "project",
+    "put",
+    "soft_threshold",
+    "variance_reduced",
+    "write",
+]
+
+
+# --- parameters as one vector ----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Set tensors to values, in place."""
+    for tensor, value in zip(tensors, values):
+        tensor.copy_(value)
+
+
+def write(params: Sequence[Tensor], flat: Tensor) -> None:
+    """Write one vector into the gradients of parameters, which may be views of a flat one."""
+    for p, part in zip(params, flat.split([p.numel() for p in params])):
+        if p.grad is None:
+            p.grad = part.view(p.shape).clone()
+        else:
+            p.grad.copy_(part.view(p.shape))
+
+
+def flat_gradient(loss: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """Return the gradient as one vector that can be differentiated again; zeros where a parameter has no part in it."""
+    return _flat(torch.autograd.grad(loss, params, create_graph=True, allow_unused=True), params)
+
+
+def hessian_product(gradient: Tensor, params: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the map from v to the Hessian times v, given the gradient of :func:`flat_gradient`.
+
+    >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> hessian_product(flat_gradient((w ** 3).sum(), [w]), [w])(torch.ones(2))
+    tensor([ 6., 12.])
+    """
+    if not gradient.requires_grad:  # a loss that is linear in all parameters
+        return torch.zeros_like
+
+    def product(v: Tensor) -> Tensor:
+        return _flat(torch.autograd.grad(gradient, params, v, retain_graph=True, allow_unused=True), params)
+
+    return product
+
+
+def _flat(parts: Sequence[Tensor | None], params: Sequence[Tensor]) -> Tensor:
+    rows = [(torch.zeros_like(p) if part is None else part).reshape(-1) for part, p in zip(parts, params)]
+    return torch.cat(rows)
+
+
+# --- directions ------------------------------------------------------------------------------------------
 
 
 def norm(vectors: Sequence[Tensor]) -> Tensor:

@@ -14,6 +14,9 @@ from corollary.errors import unknown
 
 __all__ = ["SCHEDULES", "robbins_monro", "schedule"]
 
+HORIZON = 1000  # steps that a schedule with an end is given where its long run is asked for
+LONG_RUN = (10**12, 10**15)  # between which the power of a schedule is measured
+POWER_ERROR = 1e-6  # of that power, from what is added to t and from rounding
 STEP_EVERY = 1 / 3  # "step" divides the rate by ten after each third of the training
 
 SCHEDULES: dict[str, Callable[[int, int], float]] = {
@@ -41,7 +44,29 @@ def schedule(name: str, t: int, total: int, warmup: int = 0) -> float:
     return SCHEDULES[name](t - warmup, total - warmup)
 
 
-def robbins_monro(name: str) -> bool:
-    """Whether the schedule's steps are not summable while their squares are."""
-    power = {"1/t": 1.0, "1/sqrt": 0.5, "constant": 0.0}.get(name)
-    return power is not None and 0.5 < power <= 1.0
+def robbins_monro(rate: str | Callable[[int], float]) -> bool:
+    r"""Whether the steps of a schedule are not summable while their squares are.
+
+    Decided by the power :math:`p` with which the steps fall in the long run, :math:`\eta_t \sim t^{-p}`: the two sums
+    demand :math:`1/2 < p \le 1`. Steps that end, or fall faster than any power, are summable.
+
+    Parameters
+    ----------
+    rate : str or callable
+        A schedule by name, or one's own: ``rate(t)`` is the step size at step t = 0, 1, ...
+
+    Examples
+    --------
+    >>> robbins_monro("1/t"), robbins_monro("1/sqrt")
+    (True, False)
+    >>> robbins_monro(lambda t: 0.3 / (10 + t) ** 0.75)
+    True
+    """
+    if isinstance(rate, str):
+        name = rate
+        rate = lambda t: schedule(name, t, HORIZON)  # noqa: E731
+    early, late = (float(rate(t)) for t in LONG_RUN)
+    if not (early > 0 and late > 0):
+        return False
+    power = math.log(early / late) / math.log(LONG_RUN[1] / LONG_RUN[0])
+    return 0.5 + POWER_ERROR < power <= 1.0 + POWER_ERROR
