@@ -16,7 +16,7 @@ import warnings
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -53,8 +53,13 @@ class Entry:
         return self.registered or getattr(import_module(self.module), self.name)
 
     def create(self, **params: Any) -> Any:
-        """Make the system, with what its id fixes."""
-        return self.load()(**{**dict(self.params), **params})
+        """Make the system, with what its id fixes; an optimiser that is given nothing to optimise becomes a factory."""
+        thing, given = self.load(), {**dict(self.params), **params}
+        return (
+            partial(thing, **given)
+            if self.kind == "optimiser" and isinstance(thing, type)
+            else thing(**given)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as ``corollary list --json`` prints them."""
@@ -203,7 +208,14 @@ rmsprop          | create name=rmsprop    | optim | table | | optimiser | Step s
 adam             | create name=adam       | optim | table | | optimiser | Averaged gradients and squared gradients
 amsgrad          | create name=amsgrad    | optim | table | | optimiser | Adam with step sizes that never grow
 muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum, for matrices
+signsgd          | SignSGD                | optim.first_order | table | | optimiser | Descent by the signs of gradients
+subgradient      | Subgradient            | optim.first_order | table | | optimiser | Subgradient descent with averaging and Polyak's step size
+svrg             | SVRG                   | optim.looking | table | | optimiser | Stochastic gradients with reduced variance
+newton           | Newton                 | optim.looking | table | | optimiser | Damped Newton steps by conjugate gradients
+extragradient    | ExtraGradient          | optim.looking | table | | optimiser | Gradients one step ahead, for saddle points and games
+projected        | Projected              | optim.projection | table | | optimiser | Any optimiser on a ball, simplex, box or set of matrices
 schedules        | schedule               | optim | table | | function | Step-size schedules
+clipping         | ClipNorm               | engine.regularisers | table | | regulariser | Largest norm of a gradient
 # regularisation
 weight-decay     | WeightDecay     | engine.regularisers | table | | regulariser | L2 penalty on the weights
 l1               | L1              | engine.regularisers | table | | regulariser | L1 penalty on the weights, with exact zeros

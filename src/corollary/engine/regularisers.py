@@ -321,12 +321,43 @@ class Spectral(Regulariser):
 
 
 class ClipNorm(Regulariser):
-    """Shorten a gradient whose norm is larger than this."""
+    r"""Shorten a gradient whose norm is larger than this: ``Training(clip_norm=1.0)``.
+
+    Parameters
+    ----------
+    largest : float
+        The largest norm :math:`c`, of all gradients of a player together. Smaller makes steps safer and slower.
+
+    Notes
+    -----
+    The direction is kept, the length is not:
+
+    .. math:: g \leftarrow g\, \min\{1, c / \lVert g \rVert\}. \tag{1}
+
+    It is torch's ``clip_grad_norm_``. A cliff in the loss, as recurrent nets have, then moves the weights by at most
+    ``learning_rate * largest`` under plain descent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corollary import MLPRegressor, Training
+    >>> X = np.array([[1.0], [-1.0], [2.0], [-2.0]])
+    >>> plan = Training(1, optimizer="gd", learning_rate=0.5, clip_norm=0.1)
+    >>> start = MLPRegressor((), training=Training(1, optimizer="gd", learning_rate=1e-12), random_state=0)
+    >>> before, after = (m.fit(X, 1e6 * X[:, 0]).coefs_[0] for m in (start, start.set_params(training=plan)))
+    >>> bool(np.linalg.norm(after - before) <= 0.5 * 0.1 + 1e-6)
+    True
+    """
 
     name = "clip_norm"
 
     def __init__(self, largest: float) -> None:
         self.largest = largest
+
+    def attach(self, learner: Any) -> None:
+        """Check that the norm is positive."""
+        super().attach(learner)
+        self._check(np.finfo(np.float32).tiny)
 
     def on_gradient(self, vectors: Sequence[Tensor]) -> None:
         """Clip in place."""
