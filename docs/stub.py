@@ -18,6 +18,12 @@ def stub() -> str:
     names = {**systems, **corollary._TOOLS}
     lines = ["# Written by `make docs` from the catalog.", ""]
     lines += [f"from corollary import {room} as {room}" for room in sorted(corollary._ROOMS)]
-    by_place = sorted((module, name) for name, module in names.items())
+    by_place = sorted(((module, name) for name, module in names.items()), key=_order)
     lines += [f"from {module} import {name} as {name}" for module, name in by_place]
     return "\n".join([*lines, "", "__version__: str", ""])
+
+
+def _order(line: tuple[str, str]) -> tuple[str, bool, bool, str]:
+    """Sort as the linter does: by module, then names in capitals, classes, functions."""
+    module, name = line
+    return module, not name.isupper(), not name[0].isupper(), name

@@ -54,9 +54,9 @@ from corollary.embeddings.skipgram import SkipGram as SkipGram
 from corollary.engine.curriculum import Curriculum as Curriculum
 from corollary.engine.dropout import monte_carlo_dropout as monte_carlo_dropout
 from corollary.engine.loop import EarlyStopping as EarlyStopping
+from corollary.engine.regularisers import L1 as L1
 from corollary.engine.regularisers import ClipNorm as ClipNorm
 from corollary.engine.regularisers import InputNoise as InputNoise
-from corollary.engine.regularisers import L1 as L1
 from corollary.engine.regularisers import LabelSmoothing as LabelSmoothing
 from corollary.engine.regularisers import NormBall as NormBall
 from corollary.engine.regularisers import WeightDecay as WeightDecay
@@ -110,9 +110,9 @@ from corollary.nn.temporal import TemporalConvNet as TemporalConvNet
 from corollary.optim import schedule as schedule
 from corollary.optim.first_order import SignSGD as SignSGD
 from corollary.optim.first_order import Subgradient as Subgradient
+from corollary.optim.looking import SVRG as SVRG
 from corollary.optim.looking import ExtraGradient as ExtraGradient
 from corollary.optim.looking import Newton as Newton
-from corollary.optim.looking import SVRG as SVRG
 from corollary.optim.projection import Projected as Projected
 from corollary.reporting import report as report
 from corollary.sequences.classifier import SequenceClassifier as SequenceClassifier
