@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 
-from corollary import Curriculum, MLPClassifier, MLPRegressor, Training, data
+from corollary import BaggingClassifier, Curriculum, MLPClassifier, MLPRegressor, Training, data
 from results._drawings import ACCENT, INK, SOFT, WARM, _label, panels
 
 __all__ = ["REGULARISERS"]
@@ -172,7 +172,31 @@ def curriculum() -> Figure:
     return figure
 
 
+def bagging() -> Figure:
+    """Draw the accuracy of one, two, three members together on held-out digits, and what the bags say of it."""
+    digits = data.load("digits", "table")
+    X, y = digits.X[:400], digits.y[:400]
+    held, truth = digits.X[400:], digits.y[400:]
+    member = MLPClassifier((32,), training=Training(epochs=40, learning_rate=3e-3))
+    model = BaggingClassifier(member, 20, random_state=0).fit(X, y)
+    each = np.array([member.predict_proba(held) for member in model.estimators_])
+    together = np.cumsum(each, 0) / np.arange(1, 21)[:, None, None]
+    figure, (axes,) = panels(1, "Members together, 400 digits to learn from", 5.4, 3.2)
+    axes.plot(
+        np.arange(1, 21), [np.mean(p.argmax(1) == truth) for p in each], ".", color=SOFT, label="each member"
+    )
+    axes.plot(
+        np.arange(1, 21), [np.mean(p.argmax(1) == truth) for p in together], color=ACCENT, label="averaged"
+    )
+    oob = [row["oob_score"] for row in model.history_]
+    axes.plot(np.arange(1, 21), oob, "--", color=WARM, label="out of the bags: no data held out")
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "members", "accuracy on new digits")
+    return figure
+
+
 REGULARISERS: dict[str, Callable[[], Figure]] = {
+    "bagging": bagging,
     "curriculum": curriculum,
     "dropout": dropout,
     "early-stopping": stopping,

@@ -34,6 +34,7 @@ ORDER = [
     ["metrics"],
     ["connectionism", "linear", "completion", "mixtures", "embeddings", "networks"],
     ["vision", "sequences", "language", "sets", "graphs", "generative"],
+    ["regularisation"],
     ["testing"],
     ["formulas"],
     ["plot"],

@@ -18,6 +18,7 @@ if "OMP_NUM_THREADS" in os.environ:
     os.environ.setdefault("NUMBA_NUM_THREADS", os.environ["OMP_NUM_THREADS"])
 
 _TOOLS = {
+    "Bagging": "corollary.regularisation.bagging",
     "EarlyStopping": "corollary.engine.loop",
     "Net": "corollary.networks.net",
     "NetClassifier": "corollary.networks.net",
@@ -37,7 +38,7 @@ _ROOMS = {
     "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot",
     "roletable", "testing", "theory",
     "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
-    "networks", "sequences", "sets", "vision",
+    "networks", "regularisation", "sequences", "sets", "vision",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 # Written by `make docs` from the catalog.
 
+from corollary import attack as attack
 from corollary import base as base
 from corollary import callbacks as callbacks
 from corollary import catalog as catalog
@@ -21,6 +22,7 @@ from corollary import networks as networks
 from corollary import nn as nn
 from corollary import optim as optim
 from corollary import plot as plot
+from corollary import regularisation as regularisation
 from corollary import roletable as roletable
 from corollary import sequences as sequences
 from corollary import sets as sets
@@ -114,6 +116,9 @@ from corollary.optim.looking import SVRG as SVRG
 from corollary.optim.looking import ExtraGradient as ExtraGradient
 from corollary.optim.looking import Newton as Newton
 from corollary.optim.projection import Projected as Projected
+from corollary.regularisation.bagging import Bagging as Bagging
+from corollary.regularisation.bagging import BaggingClassifier as BaggingClassifier
+from corollary.regularisation.bagging import BaggingRegressor as BaggingRegressor
 from corollary.reporting import report as report
 from corollary.sequences.classifier import SequenceClassifier as SequenceClassifier
 from corollary.sequences.forecaster import SequenceForecaster as SequenceForecaster

@@ -225,6 +225,8 @@ dropout          | monte_carlo_dropout     | engine.dropout      | table | | reg
 noise            | InputNoise      | engine.regularisers | table | | regulariser | Noise on inputs, targets, weights and gradients
 label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser | A share of every target for all classes
 curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Easy samples first
+bagging          | BaggingClassifier | regularisation.bagging | table | classifier | | Bootstrap samples and averaged probabilities
+bagging-regressor | BaggingRegressor | regularisation.bagging | table | regressor | | Bootstrap samples and averaged predictions
 # data
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 # metrics

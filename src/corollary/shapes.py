@@ -42,6 +42,7 @@ __all__ = [
     "List",
     "Maybe",
     "Mismatch",
+    "Model",
     "Module",
     "Number",
     "Plain",
@@ -512,6 +513,16 @@ class Module:
                 raise _fail(f"{what}[{name!r}]", "a tensor", _named(weight))
             if array.dtype.kind == "f" and not _all_finite(array):
                 raise _fail(f"{what}[{name!r}]", "finite", "NaN or infinity")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted estimator; a file holds one of the catalog, which checks its own attributes."""
+
+    def check(self, value: Any, what: str, scope: Scope) -> None:
+        """Raise unless the value is an estimator that can be asked."""
+        if isinstance(value, type) or not hasattr(value, "get_params") or not hasattr(value, "predict"):
+            raise _fail(what, "a fitted estimator", _named(value))
 
 
 @dataclass(frozen=True)

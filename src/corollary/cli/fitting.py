@@ -6,6 +6,7 @@ import ast
 import json
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,9 @@ def fit_system(
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)
     model.set_params(**params)
+    entry = replace(
+        entry, input=model.input, also=tuple(model.also)
+    )  # of one around others: what its members take
     directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
     run, begin = Run(directory, resume=resume, **run_options), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
