@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -25,36 +24,44 @@ model = corollary.VAE(2, hidden_layer_sizes=(16,), training=corollary.Training(e
 """,
 }
 FIT = """
-import time
-slow = float(sys.argv[2])
-started = lambda event: sys.stdout.write("step\\n") and sys.stdout.flush() or time.sleep(slow)
-with corollary.Run(sys.argv[1], resume=True, checkpoint_every=0, callbacks=[started]):
+import os, signal, threading, time
+steps, delay = 0, float(sys.argv[2])  # a negative delay: nobody kills
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def stepped(event):
+    global steps
+    steps += 1
+    print("step", flush=True)
+    if delay >= 0 and steps == 2:  # what step 1 left is on the disk: now at any moment, and for certain soon
+        threading.Timer(delay, die).start()
+    if delay >= 0:
+        time.sleep(0.02) if steps < 8 else die()
+
+with corollary.Run(sys.argv[1], resume=True, checkpoint_every=0, callbacks=[stepped]):
     model.fit(X)
 """
 
 
-def start(script, directory, slow):
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPTS[script] + FIT, str(directory), str(slow)]
+def start(script, directory, delay=-1.0):
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPTS[script] + FIT, str(directory), str(delay)]
     threads = {**os.environ, "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=threads)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_kill_and_resume(tmp_path, script):
-    whole = start(script, tmp_path / "whole", 0.0)
+    whole = start(script, tmp_path / "whole")
     out, err = whole.communicate()
     assert whole.returncode == 0, err
     total = out.count("step")
     rng = random.Random(0)
-    killed = 0
-    while killed < 3:
-        process = start(script, tmp_path / "cut", 0.02)
-        assert process.stdout.readline() == "step\n"
-        time.sleep(rng.uniform(0.0, 0.25))
-        process.send_signal(signal.SIGKILL)
+    for _ in range(3):
+        process = start(script, tmp_path / "cut", rng.uniform(0.0, 0.15))
         process.communicate()
-        killed += 1
-    last = start(script, tmp_path / "cut", 0.0)
+        assert process.returncode == -signal.SIGKILL
+    last = start(script, tmp_path / "cut")
     out, err = last.communicate()
     assert last.returncode == 0, err
     assert out.count("step") < total  # it went on, it did not begin again
@@ -74,13 +81,11 @@ def _fitted(model):
 
 def test_ctrl_c_leaves_a_usable_model_and_says_how_to_go_on(tmp_path):
     hear = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-    code = hear + SCRIPTS["gradient"] + FIT + "\nprint(model.transform(X).shape)\n"
-    command = [sys.executable, "-c", code, str(tmp_path), "0.05"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "step\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert "(400, 2)" in out
-    assert "resume=True" in err
+    press = FIT.replace("SIGKILL", "SIGINT").replace("if steps < 8 else die()", "")
+    code = hear + SCRIPTS["gradient"] + press + "\nprint(model.transform(X).shape)\n"
+    command = [sys.executable, "-c", code, str(tmp_path), "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "(400, 2)" in done.stdout
+    assert "resume=True" in done.stderr
     assert len(load(tmp_path / "model.safetensors").history_) < 40
