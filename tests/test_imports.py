@@ -33,7 +33,7 @@ ORDER = [
     ["attack"],
     ["metrics"],
     ["connectionism", "linear", "completion", "mixtures", "embeddings", "networks"],
-    ["vision", "sequences", "language", "sets", "graphs", "generative"],
+    ["vision", "sequences", "language", "sets", "graphs", "generative", "bayes"],
     ["regularisation"],
     ["testing"],
     ["formulas"],

@@ -37,7 +37,7 @@ _TOOLS = {
 _ROOMS = {
     "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot",
     "roletable", "testing", "theory",
-    "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
+    "bayes", "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
     "networks", "regularisation", "sequences", "sets", "vision",
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from corollary import attack as attack
 from corollary import base as base
+from corollary import bayes as bayes
 from corollary import callbacks as callbacks
 from corollary import catalog as catalog
 from corollary import completion as completion
@@ -29,6 +30,13 @@ from corollary import sets as sets
 from corollary import testing as testing
 from corollary import theory as theory
 from corollary import vision as vision
+from corollary.bayes.hmc import HMC as HMC
+from corollary.bayes.langevin import MALA as MALA
+from corollary.bayes.langevin import SGHMC as SGHMC
+from corollary.bayes.langevin import SGLD as SGLD
+from corollary.bayes.langevin import ULA as ULA
+from corollary.bayes.metropolis import Metropolis as Metropolis
+from corollary.bayes.nuts import NUTS as NUTS
 from corollary.catalog import create as create
 from corollary.catalog import find as find
 from corollary.catalog import list as list

@@ -88,7 +88,7 @@ __all__ = [
 ]
 
 # Parameters that say how long to go on, not what is fitted: a checkpoint may be resumed with others.
-BUDGET = {"epochs", "max_iter", "max_sweeps", "n_estimators", "n_iter", "n_jobs", "tol", "verbose"}
+BUDGET = {"epochs", "max_iter", "max_sweeps", "n_draws", "n_estimators", "n_iter", "n_jobs", "tol", "verbose"}
 ENGINE_ATTRIBUTES = (
     "_skl_callbacks",
     "_callback_fit_ctx",

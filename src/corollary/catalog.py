@@ -35,9 +35,9 @@ class Entry:
     name: str  # public name, importable from `module`
     module: str
     title: str
-    input: str = "table"  # table, image, sequence, set, graph, text, ratings
+    input: str = "table"  # table, image, sequence, set, graph, text, ratings; log-density for samplers
     roles: tuple[str, ...] = ()  # what it can do; empty for layers, optimisers and functions
-    kind: str = "estimator"  # estimator, layer, optimiser, regulariser, function
+    kind: str = "estimator"  # estimator, sampler, layer, optimiser, regulariser, function
     params: tuple[tuple[str, Any], ...] = ()  # what the id fixes, such as loss="softmax"
     also: tuple[str, ...] = ()  # further kinds of input that are taken as they are
     registered: Any = field(default=None, repr=False)  # the class itself, if :func:`register` was given one
@@ -197,6 +197,14 @@ equivariance     | equivariance    | theory.symmetry        | table | | function
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
 ddpm             | DDPM            | generative.ddpm  | table image | density generator | | Denoising diffusion: samples by undoing noise step by step
+# bayes
+metropolis       | Metropolis      | bayes.metropolis       | log-density | | sampler | Random-walk Metropolis and Hastings, many chains at once
+hmc              | HMC             | bayes.hmc              | log-density | | sampler | Hamiltonian Monte Carlo
+nuts             | NUTS            | bayes.nuts             | log-density | | sampler | Hamiltonian Monte Carlo whose paths end where they turn
+langevin         | MALA            | bayes.langevin         | log-density | | sampler | Metropolis-adjusted Langevin algorithm
+ula              | ULA             | bayes.langevin         | log-density | | sampler | Unadjusted Langevin algorithm
+sgld             | SGLD            | bayes.langevin         | log-density | | sampler | Stochastic gradient Langevin dynamics
+sghmc            | SGHMC           | bayes.langevin         | log-density | | sampler | Stochastic gradient Hamiltonian Monte Carlo
 # optimisation
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent

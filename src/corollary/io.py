@@ -256,7 +256,7 @@ def _decode_estimator(value: dict[str, Any], arrays: Mapping[str, np.ndarray]) -
         cls = getattr(import_module(HELPERS[name]), name)
     elif name in _given.get()[0]:
         cls = _given.get()[0][name]
-    elif catalog.has(name, "estimator"):
+    elif catalog.has(name, "estimator") or catalog.has(name, "sampler"):
         cls = catalog.resolve(name)
     else:
         raise FileError(

@@ -23,7 +23,7 @@ def describe(entry: Entry) -> dict[str, Any]:
     """Return a system's entry, documentation, parameters and formulas as plain values."""
     thing = entry.load()
     params = {}
-    if entry.kind == "estimator":
+    if entry.kind in ("estimator", "sampler"):
         params = {key: repr(value) for key, value in thing(**dict(entry.params)).get_params().items()}
     doc = inspect.getdoc(thing) or ""
     return {**entry.as_dict(), "doc": doc, "parameters": params, "formulas": formulas_of(entry)}

@@ -1,0 +1,199 @@
+r"""Log-densities that samplers draw from: one vectorised function (chains, d) -> (chains,), and posteriors of data.
+
+A sampler needs :math:`\log p(\theta)` up to a constant, and its gradient, for all chains at once. One backward pass through the
+sum over chains gives the gradients of all, because the value of a chain depends on its own row only. A posterior is
+
+.. math:: \log p(\theta \mid x) = \log p(\theta) + \sum_{i=1}^N \log p(x_i \mid \theta) + \text{const}, \tag{1}
+
+and a batch :math:`b` of :math:`n` rows estimates it without bias by
+:math:`\log p(\theta) + \frac Nn \sum_{i \in b} \log p(x_i \mid \theta)` (2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corollary import errors
+
+__all__ = ["Posterior", "Target", "as_start"]
+
+LogDensity = Callable[[Tensor], Tensor]
+
+
+class Posterior:
+    """The log-density of a posterior: a prior, and a likelihood of rows of data.
+
+    Every sampler takes it as a log-density; :class:`~corollary.bayes.SGLD` and :class:`~corollary.bayes.SGHMC` estimate it from
+    batches of the rows, equation (2) of :mod:`corollary.bayes.density`.
+
+    Parameters
+    ----------
+    log_prior : callable
+        ``log_prior(theta)``, (chains, d) -> (chains,).
+    log_likelihood : callable
+        ``log_likelihood(theta, *rows)``, (chains, d) and n rows -> (chains, n): one value per chain and row.
+    *data : array-like
+        What the likelihood is told rows of: tensors or arrays of one length, such as X and y.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from corollary.bayes import Posterior
+    >>> mean = Posterior(
+    ...     lambda t: -0.5 * t.square().sum(1), lambda t, x: -0.5 * (x - t).square(), torch.tensor([1.0, 3.0])
+    ... )
+    >>> mean(torch.zeros(2, 1))
+    tensor([-5., -5.])
+    """
+
+    def __init__(self, log_prior: LogDensity, log_likelihood: Callable[..., Tensor], *data: Any) -> None:
+        self.log_prior, self.log_likelihood = log_prior, log_likelihood
+        self.data = tuple(torch.as_tensor(part) for part in data)
+        lengths = {len(part) if part.ndim else 0 for part in self.data}
+        if len(lengths) != 1 or 0 in lengths:
+            got = [tuple(part.shape) for part in self.data]
+            raise errors.value("Posterior", "data must be arrays of one length of at least 1", got)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.data[0])
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Return eq. 1, (chains, d) -> (chains,)."""
+        return self.log_prior(theta) + self._rows(theta, self.data).sum(1)
+
+    def estimate(self, theta: Tensor, rows: Tensor) -> Tensor:
+        """Return eq. 2 for a batch of row numbers."""
+        batch = tuple(part[rows] for part in self.data)
+        return self.log_prior(theta) + self._rows(theta, batch).sum(1) * (len(self) / len(rows))
+
+    def _rows(self, theta: Tensor, rows: tuple[Tensor, ...]) -> Tensor:
+        found = self.log_likelihood(theta, *rows)
+        if not isinstance(found, Tensor) or found.shape != (len(theta), len(rows[0])):
+            must = f"log_likelihood must return one value per chain and row, {(len(theta), len(rows[0]))}"
+            do = "Sum over everything but chains and rows."
+            raise errors.value("Posterior", must, _shape(found), do)
+        return found
+
+
+class Target:
+    """A checked log-density: values and gradients for all chains; what is not a number counts as outside the support.
+
+    Parameters
+    ----------
+    function : callable
+        The log-density, (chains, d) -> (chains,).
+    owner : str
+        Name of the sampler, used at the start of error messages.
+    """
+
+    def __init__(self, function: LogDensity, owner: str) -> None:
+        if not callable(function):
+            do = "Pass a function of a tensor (chains, d) that returns a tensor (chains,)."
+            raise errors.kind(owner, "log_density must be a function", type(function).__name__, do)
+        self.function, self.owner = function, owner
+        self.invalid = 0  # values that were NaN or plus infinity
+
+    @torch.no_grad()
+    def value(self, theta: Tensor) -> Tensor:
+        """Return the log-density of each row."""
+        return self._valid(self._checked(self.function(theta), theta), theta)
+
+    def gradient(self, theta: Tensor, function: LogDensity | None = None) -> tuple[Tensor, Tensor]:
+        """Return log-densities (chains,) and their gradients (chains, d)."""
+        with torch.enable_grad():
+            theta = theta.detach().requires_grad_()
+            found = self._checked((function or self.function)(theta), theta)
+            if not found.requires_grad:
+                must, do = "log_density must have a gradient", "Compute it with torch from its argument."
+                raise errors.value(
+                    self.owner, must, "a value that does not depend on theta differentiably", do
+                )
+            (gradient,) = torch.autograd.grad(found.sum(), theta)
+        return self._valid(found.detach(), theta), gradient
+
+    def _checked(self, found: Any, theta: Tensor) -> Tensor:
+        """Return what the function gave, if it is a value per chain."""
+        if (
+            not isinstance(found, Tensor)
+            or found.shape != theta.shape[:1]
+            or not torch.is_floating_point(found)
+        ):
+            must = f"log_density must return one float per chain, a tensor of shape ({len(theta)},)"
+            do = f"Its argument has shape {tuple(theta.shape)}: sum over the last axis, or use torch.func.vmap."
+            raise errors.value(self.owner, must, _shape(found), do)
+        return found
+
+    def _valid(self, values: Tensor, theta: Tensor) -> Tensor:
+        if math.isfinite(float(values.sum())):
+            return values
+        strange = values.isnan() | values.isposinf()
+        # The end of a path that has diverged is not the function's fault.
+        self.invalid += int((strange & theta.detach().isfinite().all(1)).sum())
+        return values.masked_fill(strange, -torch.inf)
+
+    def check(self, start: Tensor, gradients: bool = True) -> None:
+        """Raise unless chains can start here: values and gradients are finite, and rows do not mix."""
+        values = self.value(start)
+        if not bool(values.isfinite().all()):
+            chain = int((~values.isfinite()).nonzero()[0, 0])
+            what = "NaN or plus infinity" if self.invalid else "minus infinity"
+            got = f"{what} for chain {chain}, at {_few(start[chain])}"
+            raise errors.value(
+                self.owner, "log_density must be finite at the start", got, "Start inside the support."
+            )
+        if not gradients:
+            return
+        if not bool(self.gradient(start)[1].isfinite().all()):
+            must, do = (
+                "the gradient of log_density must be finite at the start",
+                "Start elsewhere, or use Metropolis.",
+            )
+            raise errors.value(self.owner, must, f"NaN or infinity near {_few(start[0])}", do)
+        if len(start) > 1 and self._mixes(start):
+            do = "Sum over the last axis only."
+            raise errors.value(
+                self.owner, "the value of a chain must depend on its own row only", "one that mixes rows", do
+            )
+
+    def _mixes(self, start: Tensor) -> bool:
+        """Whether the value of the first chain depends on another one's position."""
+        with torch.enable_grad():
+            theta = start.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.function(theta)[0], theta)
+        return bool((gradient[1:] != 0).any())
+
+
+def as_start(start: Any, n_chains: int, owner: str, device: Any = "cpu") -> Tensor:
+    """Return where each chain starts, (n_chains, d), from one point for all or one row each."""
+    given = start if isinstance(start, Tensor) else np.asarray(start)
+    if not isinstance(given, Tensor) and given.dtype.kind not in "fiub":
+        raise errors.kind(owner, "start must hold numbers", f"{given.dtype} of shape {given.shape}")
+    theta = torch.as_tensor(given)
+    theta = theta.to(device if not isinstance(start, Tensor) else theta.device).detach()
+    theta = theta if theta.dtype in (torch.float32, torch.float64) else theta.double()
+    if theta.ndim == 1:
+        theta = theta.expand(n_chains, -1)
+    if theta.ndim != 2 or len(theta) != n_chains or not theta.shape[1]:
+        must = f"start must have shape (d,), or ({n_chains}, d) with a row per chain"
+        raise errors.value(owner, must, f"shape {tuple(given.shape)}", "Set n_chains to the number of rows.")
+    if not bool(theta.isfinite().all()):
+        raise errors.value(owner, "start must be finite", "NaN or infinity")
+    return theta.contiguous().clone()
+
+
+def _shape(found: Any) -> str:
+    if isinstance(found, Tensor):
+        return f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}"
+    return type(found).__name__
+
+
+def _few(point: Tensor) -> str:
+    text = ", ".join(f"{x:.3g}" for x in point[:5].tolist())
+    return f"({text}{', …' if len(point) > 5 else ''})"
