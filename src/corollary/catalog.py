@@ -196,6 +196,8 @@ equivariance     | equivariance    | theory.symmetry        | table | | function
 # generative
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
+gan              | GAN             | generative.gan   | table image | generator | | Generative adversarial network: samples by a game of two networks
+pixelcnn         | PixelCNN        | generative.pixelcnn | image | density generator | | PixelCNN: exact probabilities of images, pixel after pixel
 ddpm             | DDPM            | generative.ddpm  | table image | density generator | | Denoising diffusion: samples by undoing noise step by step
 # bayes
 metropolis       | Metropolis      | bayes.metropolis       | log-density | | sampler | Random-walk Metropolis and Hastings, many chains at once

@@ -192,11 +192,13 @@ class GradientTrained(Estimator):
         *,
         gradient: Any = None,
         validation: Any = None,
+        validate: Any = None,
         rule: str | None = None,
     ) -> Any:
         """Return the gradient learner over batches, with a validation part if stopping asks for one.
 
-        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring.
+        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring;
+        ``validate(module)`` measures something else after every epoch instead.
         """
         from corollary.engine.batches import TensorBatches
         from corollary.engine.random import seeded
@@ -217,7 +219,6 @@ class GradientTrained(Estimator):
         elif plan.early_stopping:
             kept, held = _hold_out(batches, plan.validation_fraction, seed, type(self).__name__)
             batches, validation = batches.take(kept), batches.take(held)
-        validate = None
         if validation is not None:
             validate = partial(evaluate, objective, batches=validation, batch_size=chunk)
         learner = GradientLearner(

@@ -7,6 +7,7 @@ that an update is one fused kernel, and a rule can save, move and restore them c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,9 @@ class Player:
     part : str, default=""
         The submodule whose parameters this player moves, by name; "" is all of them.
     steps : int, default=1
-        How often it moves for each time the slowest player does, under the alternating rule.
+        How often it moves for each time the slowest player does.
+    project : callable, optional
+        ``project(vectors)`` changes the weights in place after every move, such as clipping them.
     gradient : callable, optional
         ``gradient(module, batch)`` writes the gradients itself and returns the loss.
     **training
@@ -60,12 +63,14 @@ class Player:
         part: str = "",
         *,
         steps: int = 1,
+        project: Callable[[list[Tensor]], None] | None = None,
         gradient: Callable[..., Tensor] | None = None,
         **training: Any,
     ) -> None:
         self.objective = objective
         self.part = part
         self.steps = steps
+        self.project = project
         self.gradient = gradient
         self.overrides = training
 
@@ -80,7 +85,17 @@ class Player:
         mixed = run.precision is None or run.precision.endswith("mixed")  # else Fabric changes the type
         self.optimizer, self.flat = self._optimizer(mixed)
         self.average = self._averaged()
+        self.start = self._size()
         return self
+
+    def _size(self) -> float:
+        with torch.no_grad():
+            return float(torch.stack([p.norm().double() for p in self.trained]).norm())
+
+    def growth(self) -> float:
+        """Return how many times larger the weights are than at the start; infinite where they are no numbers."""
+        size = self._size()
+        return size / max(self.start, 1e-12) if math.isfinite(size) else math.inf
 
     # --- parameters as vectors ---------------------------------------------------------------------------
 

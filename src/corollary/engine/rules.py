@@ -64,43 +64,47 @@ class Plain(Rule):
 # --- several players -------------------------------------------------------------------------------------
 
 
+def _turn(learner: Any) -> list[Player]:
+    """Return the players who move now: those with fewer ``steps`` wait for the last batches of a round."""
+    most = max(player.steps for player in learner.players)
+    return [p for p in learner.players if learner.updates % most >= most - p.steps]
+
+
 class Alternating(Rule):
-    """Players move one after the other; those with fewer ``steps`` wait for the last batches of a round."""
+    """Players move one after the other."""
 
     def update(self, learner: Any, batch: Batch) -> None:
         """Move those whose turn it is."""
-        most = max(player.steps for player in learner.players)
-        turn = learner.updates % most
-        for player in learner.players:
-            if turn >= most - player.steps:
-                learner.record(learner.differentiate(player, batch), batch, player)
-                learner.advance(player)
+        for player in _turn(learner):
+            learner.record(learner.differentiate(player, batch), batch, player)
+            learner.advance(player)
 
 
 class Simultaneous(Rule):
-    """All players move from the same point."""
+    """Players move from the same point."""
 
     def update(self, learner: Any, batch: Batch) -> None:
-        """Take all gradients, then move."""
-        for player in learner.players:
+        """Take the gradients of those whose turn it is, then move."""
+        moving = _turn(learner)
+        for player in moving:
             learner.record(learner.differentiate(player, batch), batch, player)
-        for player in learner.players:
+        for player in moving:
             learner.advance(player)
 
 
 class ExtraGradient(Rule):
-    """All players look one step ahead, and move by the gradients they find there."""
+    """Players look one step ahead, and move by the gradients they find there."""
 
     def update(self, learner: Any, batch: Batch) -> None:
-        """Extrapolate, come back, move."""
-        players, first = learner.players, True
+        """Extrapolate those whose turn it is, come back, move."""
+        players, first = _turn(learner), True
 
         def differentiate() -> None:
             nonlocal first
             for player in players:
                 found = learner.differentiate(player, batch)
                 if first:
-                    learner.record(found, batch, player if len(players) > 1 else None)
+                    learner.record(found, batch, player if len(learner.players) > 1 else None)
             first = False
 
         look_ahead([v for p in players for v in p.vectors()], [p.move for p in players], differentiate)

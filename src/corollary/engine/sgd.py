@@ -291,9 +291,12 @@ class GradientLearner:
         self.moved(player)
 
     def moved(self, player: Player) -> None:
-        """Let regularisers change the weights, and update the average."""
+        """Let regularisers and the player's projection change the weights, and update the average."""
         for part in self.hooks["after_step"]:
             part.after_step(player.vectors())
+        if player.project is not None:
+            with torch.no_grad():
+                player.project(player.vectors())
         if player.average is not None:
             player.average.update_parameters(player.module)
 
@@ -307,12 +310,19 @@ class GradientLearner:
             if not math.isfinite(number):
                 raise Diverged(
                     f"{self.owner}: {prefix}{name} became {number} at step {self.updates + 1} of epoch "
-                    f"{self.epoch + 1} (learning_rate={self.training.learning_rate:g}). Lower learning_rate, set "
-                    "clip_norm, or scale the data; the last finite state is kept."
+                    f"{self.epoch + 1} (learning_rate={self.training.learning_rate:g}){self._culprit(player)}. Lower "
+                    "learning_rate, set clip_norm, or scale the data; the last finite state is kept."
                 )
             name = prefix + name
             self.sums[name] = self.sums.get(name, 0.0) + number * batch.size
             self.counts[name] = self.counts.get(name, 0) + batch.size
+
+    def _culprit(self, player: Player | None) -> str:
+        """Return which of several players ran away: the one whose weights have grown most, or are no numbers."""
+        if player is None or len(self.players) == 1:
+            return ""
+        worst = max(self.players, key=lambda p: (p.growth(), p is player))
+        return f"; the {worst.part} ran away: its weights are {worst.growth():.3g} times those of the start"
 
     def _share(self, batch: Batch) -> tuple[float, Batch]:
         """Return this process's part of a batch, and the weight that makes the mean over processes the mean."""

@@ -2,6 +2,8 @@
 
 from corollary.generative.ddpm import DDPM
 from corollary.generative.flow import Flow
+from corollary.generative.gan import GAN
+from corollary.generative.pixelcnn import PixelCNN
 from corollary.generative.vae import VAE
 
-__all__ = ["DDPM", "VAE", "Flow"]
+__all__ = ["DDPM", "GAN", "VAE", "Flow", "PixelCNN"]

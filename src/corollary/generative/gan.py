@@ -1,0 +1,294 @@
+r"""Generative adversarial networks.
+
+A generator :math:`G` makes samples of noise, a critic with score :math:`f` tells them from data. With
+:math:`D = \sigma(f)` the probability of being real, the critic maximises
+
+.. math:: V(D, G) = \mathbb E_p \log D(x) + \mathbb E_z \log(1 - D(G(z))). \tag{1}
+
+The best critic is :math:`D^* = p / (p + q)` (2) for data :math:`p` and samples :math:`q`, and reaches
+
+.. math:: V(D^*, G) = 2\, \mathrm{JS}(p, q) - \log 4, \tag{3}
+
+so :math:`\log 2 + V / 2` is a lower bound of the Jensen-Shannon divergence. The generator minimises (1) (*minimax*), whose
+gradient vanishes where :math:`D(G(z)) \to 0`, or maximises :math:`\mathbb E_z \log D(G(z))` (*non-saturating*) (4), which
+has the same fixed point. Disjoint supports have :math:`\mathrm{JS} = \log 2` wherever they are; their Wasserstein distance
+still shrinks as they come closer,
+
+.. math:: W(p, q) = \sup_{\lVert f \rVert_L \le 1} \mathbb E_p f(x) - \mathbb E_q f(x), \tag{5}
+
+and the generator minimises it. The critic is kept smooth by clipping its weights (*wasserstein*), or by the penalty
+:math:`\lambda\, \mathbb E_{\hat x} (\lVert \nabla f(\hat x) \rVert_2 - 1)^2` (6) at points :math:`\hat x` between data and
+samples (*wasserstein-gp*); with any loss it can be divided by the spectral norms of its layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from corollary import errors
+from corollary.base import Data, as_tensor
+from corollary.border import as_given
+from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.player import Player
+from corollary.engine.training import Training
+from corollary.generative.adversaries import Adversaries
+from corollary.generative.common import CHUNK, GenerativeModel
+from corollary.metrics import density_coverage, precision_recall
+
+__all__ = ["GAN", "critic_loss", "generator_loss", "gradient_penalty"]
+
+LOSSES = ("minimax", "non-saturating", "wasserstein", "wasserstein-gp")
+CLIP = 0.05  # largest weight of a clipped critic
+LOOKED_AT = 500  # samples that coverage is measured with after every epoch
+NEIGHBOURS = 5
+
+
+def critic_loss(real: Tensor, fake: Tensor, loss: str) -> Tensor:
+    """Return what the critic minimises, given its scores of data and of samples: -V of eq. 1, or minus eq. 5."""
+    if loss.startswith("wasserstein"):
+        return fake.mean() - real.mean()
+    return F.softplus(-real).mean() + F.softplus(fake).mean()
+
+
+def generator_loss(fake: Tensor, loss: str) -> Tensor:
+    """Return what the generator minimises, given the critic's scores of its samples: eq. 1, 4 or 5."""
+    if loss == "minimax":
+        return -F.softplus(fake).mean()
+    return F.softplus(-fake).mean() if loss == "non-saturating" else -fake.mean()
+
+
+def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
+    """Return eq. 6 without its factor, at points drawn evenly on the segments between pairs."""
+    u = torch.rand(len(real), *(1,) * (real.ndim - 1), dtype=real.dtype, device=real.device)
+    between = (u * real + (1 - u) * fake).requires_grad_(True)
+    (slope,) = torch.autograd.grad(score(between).sum(), between, create_graph=True)
+    return (slope.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+class GAN(GenerativeModel):
+    """Learn to draw samples like a table's rows or like images, by a game of two networks.
+
+    Use it where samples must be drawn fast, in one pass; it has no density, and may leave out parts of the data, which
+    ``history_`` shows.
+
+    Parameters
+    ----------
+    loss : {"non-saturating", "minimax", "wasserstein", "wasserstein-gp"}, default="non-saturating"
+        What is played for, eqs. 1 to 6.
+    latent : int, default=16
+        Dimension of the noise.
+    rule : {"alternating", "extragradient", "simultaneous"}, default="alternating"
+        How the players move: one after the other, or by the gradients one step ahead, which circles less.
+    critic_steps : int, optional
+        Moves of the critic for each of the generator; by default 5 for the Wasserstein losses and 1 for the others.
+    critic_learning_rate : float, optional
+        The critic's own learning rate; that of ``training`` by default.
+    penalty : float, default=10.0
+        Weight of eq. 6 with loss="wasserstein-gp". More keeps the critic smoother.
+    spectral_norm : bool, default=False
+        Whether the layers of the critic are divided by their largest singular value.
+    width : int, optional
+        Units of a layer, or channels at full resolution; by default chosen from the data.
+    n_layers : int, optional
+        Hidden layers (tables) or halvings (images); by default chosen from the data.
+    conditional : bool, default=False
+        Whether labels y given to ``fit`` are conditioned on.
+    training : Training, optional
+        How to descend; weights are averaged by default.
+    random_state : int or RandomState, optional
+        Seed for weights, order of samples, noise and draws.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        Both networks, ``generator`` and ``critic``.
+    sample_shape_ : tuple of int
+        Shape of one sample.
+    history_ : list of dict
+        Of every epoch: losses of both; ``critic_distance``, the critic's estimate of the divergence (3) or distance (5);
+        ``coverage``, the share of data with a sample among their nearest neighbours (low where modes are missing); ``near``,
+        the share of samples that lie among the data; ``density``, how deep they do.
+    n_iter_ : int
+        Epochs run.
+
+    Notes
+    -----
+    If a loss or a weight becomes infinite the fit stops, the last finite state is kept, and the error says which player
+    ran away.
+
+    References
+    ----------
+    .. [1] I. Goodfellow et al. (2014). Generative adversarial nets. NeurIPS. Eq. (1), Proposition 1.
+    .. [2] M. Arjovsky, S. Chintala, L. Bottou (2017). Wasserstein generative adversarial networks. ICML. Eq. (2).
+    .. [3] I. Gulrajani et al. (2017). Improved training of Wasserstein GANs. NeurIPS. Eq. (3).
+    .. [4] T. Miyato et al. (2018). Spectral normalization for generative adversarial networks. ICLR.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from corollary import GAN, Training
+    >>> model = GAN(training=Training(epochs=2), random_state=0).fit(load_iris().data)
+    >>> model.sample(3).shape, 0 <= model.history_[-1]["coverage"] <= 1
+    ((3, 4), True)
+    """
+
+    _training_defaults = {
+        "epochs": 200,
+        "learning_rate": 5e-4,
+        "batch_size": 64,
+        "optimizer_options": {"betas": (0.5, 0.9)},
+        "average": 0.995,
+    }
+    _parameter_constraints = {
+        "loss": [StrOptions(set(LOSSES))],
+        "latent": [Interval(Integral, 1, None, closed="left")],
+        "rule": [StrOptions({"alternating", "extragradient", "simultaneous"})],
+        "critic_steps": [None, Interval(Integral, 1, None, closed="left")],
+        "critic_learning_rate": [None, Interval(Real, 0, None, closed="neither")],
+        "penalty": [Interval(Real, 0, None, closed="left")],
+        "spectral_norm": ["boolean"],
+        "width": [None, Interval(Integral, 1, None, closed="left")],
+        "n_layers": [None, Interval(Integral, 1, None, closed="left")],
+        "conditional": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        loss="non-saturating",
+        *,
+        latent=16,
+        rule="alternating",
+        critic_steps=None,
+        critic_learning_rate=None,
+        penalty=10.0,
+        spectral_norm=False,
+        width=None,
+        n_layers=None,
+        conditional=False,
+        training=None,
+        random_state=None,
+    ):
+        self.loss = loss
+        self.latent = latent
+        self.rule = rule
+        self.critic_steps = critic_steps
+        self.critic_learning_rate = critic_learning_rate
+        self.penalty = penalty
+        self.spectral_norm = spectral_norm
+        self.width = width
+        self.n_layers = n_layers
+        self.conditional = conditional
+        self.training = training
+        self.random_state = random_state
+
+    @classmethod
+    def _test_params(cls) -> dict[str, Any]:
+        return {"latent": 2, "width": 8, "n_layers": 1, "training": Training(epochs=2)}
+
+    # --- learning ----------------------------------------------------------------------------------------
+
+    def _module(self) -> Adversaries:
+        sizes = (self.n_classes_, self.width, self.n_layers, self.spectral_norm)
+        return Adversaries(tuple(self.sample_shape_), self.latent, *sizes).to(getattr(torch, self.dtype_))
+
+    def _learner(self, data: Data) -> Any:
+        if self._plan().early_stopping:
+            must, do = (
+                "early_stopping needs a loss that falls",
+                "Watch coverage and near in history_ instead.",
+            )
+            raise errors.value("GAN", must, "a game of two losses", do)
+        x = self._scale(data.X, "signed" if data.X.ndim == 4 else "standard")
+        players = [
+            Player(
+                self._critic_objective,
+                "critic",
+                steps=self.critic_steps or (5 if self.loss.startswith("wasserstein") else 1),
+                project=_clip if self.loss == "wasserstein" else None,
+                **({"learning_rate": self.critic_learning_rate} if self.critic_learning_rate else {}),
+            ),
+            Player(self._generator_objective, "generator"),
+        ]
+        label = None if data.y is None else as_tensor(data.y)
+        return self._descend(
+            players, TensorBatches(x, label), rule=self.rule, validate=self._collapse(x, label)
+        )
+
+    def _made(self, module: nn.Module, like: Tensor, label: Tensor | None) -> Tensor:
+        z = torch.randn(len(like), self.latent, dtype=like.dtype, device=like.device)
+        out: Tensor = module.generator(z, label)  # type: ignore[operator]
+        return out
+
+    def _critic_objective(self, module: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        x, label = batch.inputs[0], batch.target
+        real, _ = self._scaling.forward(x, torch.rand_like(x))
+        with torch.no_grad():
+            fake = self._made(module, real, label)
+        found = critic_loss(module.critic(real, label), module.critic(fake, label), self.loss)
+        wasserstein = self.loss.startswith("wasserstein")
+        distance = -found.detach() if wasserstein else math.log(2) - found.detach() / 2
+        if self.loss == "wasserstein-gp":
+            penalty = gradient_penalty(lambda between: module.critic(between, label), real, fake)
+            found = found + self.penalty * penalty
+        return found, {"distance": distance}
+
+    def _generator_objective(self, module: Any, batch: Batch) -> Tensor:
+        fake = self._made(module, batch.inputs[0], batch.target)
+        return generator_loss(module.critic(fake, batch.target), self.loss)
+
+    # --- collapse ----------------------------------------------------------------------------------------
+
+    def _collapse(self, x: Tensor, label: Tensor | None) -> Any:
+        """Return the measure after every epoch: how much of the data is covered, and how much of what is drawn is near."""
+        rows = torch.from_numpy(np.random.default_rng(0).permutation(len(x))[:LOOKED_AT])
+        x, label = x[rows], None if label is None else label[rows]
+        k = min(NEIGHBOURS, len(x) - 1)
+        if k < 1:
+            return None
+        real = self._scaling.forward(x)[0].flatten(1).numpy()
+
+        def measure(module: nn.Module) -> dict[str, float]:
+            like = next(module.parameters())
+            given = x.to(like.device, like.dtype)
+            fake = self._made(module, given, None if label is None else label.to(like.device))
+            drawn = fake.flatten(1).double().cpu().numpy()
+            if not np.isfinite(drawn).all():
+                return {}
+            density, coverage = density_coverage(real, drawn, k)
+            return {"coverage": coverage, "near": precision_recall(real, drawn, k)[0], "density": density}
+
+        return measure
+
+    # --- samples and scores ------------------------------------------------------------------------------
+
+    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
+        z, parts = self._noise((n, self.latent), rng), []
+        labels = None if labels is None else labels.to(z.device)
+        for begin in range(0, n, CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            parts.append(self.module_.generator(z[rows], None if labels is None else labels[rows]))
+        return torch.cat(parts)
+
+    def discriminate(self, X, y=None):
+        """Return what the critic says of samples: the probability of being real, eq. 2, or the potential of eq. 5."""
+
+        def judge(z: Tensor, log_det: Tensor, label: Tensor | None) -> Tensor:
+            score: Tensor = self.module_.critic(z, label)
+            return score if self.loss.startswith("wasserstein") else score.sigmoid()
+
+        return as_given(X, self._mapped(self._query(X), judge, y))
+
+
+def _clip(vectors: list[Tensor]) -> None:
+    for vector in vectors:
+        vector.clamp_(-CLIP, CLIP)
