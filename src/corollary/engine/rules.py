@@ -64,7 +64,7 @@ class Plain(Rule):
 # --- several players -------------------------------------------------------------------------------------
 
 
-def _turn(learner: Any) -> list[Player]:
+def _turn(learner: Any) -> list[Any]:
     """Return the players who move now: those with fewer ``steps`` wait for the last batches of a round."""
     most = max(player.steps for player in learner.players)
     return [p for p in learner.players if learner.updates % most >= most - p.steps]
