@@ -32,7 +32,7 @@ ORDER = [
     ["theory"],
     ["attack"],
     ["metrics"],
-    ["connectionism", "linear", "completion", "mixtures", "embeddings", "networks"],
+    ["connectionism", "linear", "completion", "mixtures", "embeddings", "networks", "kernels"],
     ["vision", "sequences", "language", "sets", "graphs", "generative", "bayes"],
     ["regularisation"],
     ["testing"],

@@ -83,6 +83,10 @@ from corollary.graphs.whole import GraphClassifier as GraphClassifier
 from corollary.graphs.wl import weisfeiler_lehman as weisfeiler_lehman
 from corollary.io import load as load
 from corollary.io import save as save
+from corollary.kernels.wide import NNGP as NNGP
+from corollary.kernels.wide import NNGPClassifier as NNGPClassifier
+from corollary.kernels.wide import NTKClassifier as NTKClassifier
+from corollary.kernels.wide import NTKRegressor as NTKRegressor
 from corollary.language.bert import BERT as BERT
 from corollary.language.bert_answerer import BERTAnswerer as BERTAnswerer
 from corollary.language.bert_classifier import BERTClassifier as BERTClassifier
@@ -143,6 +147,7 @@ from corollary.sets.pointnet import PointNet as PointNet
 from corollary.sets.pointnet import PointNetSegmenter as PointNetSegmenter
 from corollary.theory.convolution import convolve as convolve
 from corollary.theory.graphs import laplacian as laplacian
+from corollary.theory.ntk import empirical_ntk as empirical_ntk
 from corollary.theory.recurrence import gradient_flow as gradient_flow
 from corollary.theory.symmetry import equivariance as equivariance
 from corollary.vision.classifier import ImageClassifier as ImageClassifier

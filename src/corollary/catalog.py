@@ -207,6 +207,12 @@ langevin         | MALA            | bayes.langevin         | log-density | | sa
 ula              | ULA             | bayes.langevin         | log-density | | sampler | Unadjusted Langevin algorithm
 sgld             | SGLD            | bayes.langevin         | log-density | | sampler | Stochastic gradient Langevin dynamics
 sghmc            | SGHMC           | bayes.langevin         | log-density | | sampler | Stochastic gradient Hamiltonian Monte Carlo
+# kernels
+nngp             | NNGP            | kernels.wide | table image | regressor | | Gaussian process of an infinitely wide network (NNGP)
+nngp-classifier  | NNGPClassifier  | kernels.wide | table image | classifier | | Gaussian process of an infinitely wide network, for classes
+ntk              | NTKRegressor    | kernels.wide | table image | regressor | | Neural tangent kernel regression: an infinitely wide trained network
+ntk-classifier   | NTKClassifier   | kernels.wide | table image | classifier | | Neural tangent kernel, for classes
+empirical-ntk    | empirical_ntk     | theory.ntk | table | | function | Neural tangent kernel of any module, its drift and its linearised network
 # optimisation
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent

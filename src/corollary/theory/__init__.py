@@ -11,6 +11,7 @@ from typing import Any
 _WHERE = {
     "convolution_matrix": "convolution",
     "dirichlet_energy": "graphs",
+    "empirical_ntk": "ntk",
     "equivariance": "symmetry",
     "gradient_flow": "recurrence",
     "graph_filter": "graphs",
@@ -18,6 +19,7 @@ _WHERE = {
     "group_average": "symmetry",
     "group_convolution": "symmetry",
     "incidence": "graphs",
+    "infinite_kernels": "infinite",
     "invariance": "symmetry",
     "laplacian": "graphs",
     "output_size": "convolution",
@@ -28,12 +30,22 @@ _WHERE = {
     "vanishing_bound": "recurrence",
 }
 
-__all__ = sorted(_WHERE)  # noqa: PLE0605
+_MODULES = (
+    "approximation",
+    "bounds",
+    "counting",
+    "infinite",
+    "ntk",
+)  # whose names mean something beside the module's own
+
+__all__ = sorted([*_WHERE, *_MODULES])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(f"corollary.theory.{_WHERE[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"corollary.theory.{name}")
     raise AttributeError(f"module 'corollary.theory' has no attribute {name!r}")
 
 
