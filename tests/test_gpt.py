@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from sklearn.base import clone
 
 import corollary
-from corollary import GPT, Run, Training
+from corollary import GPT, Run, Training, data
+from corollary.data.texts import one_text
+from corollary.errors import CorollaryWarning
 from corollary.language import decoder
 from corollary.language.decoder import SIZES, Cache, Decoder, filtered, generate
 from corollary.language.gpt import WindowBatches
@@ -344,8 +346,8 @@ def test_fine_tuning_goes_on_from_the_weights(fitted, tmp_path):
     )  # a file holds one set of weights: from those on
     sizes = [(tmp_path / "tuned.safetensors").stat().st_size, fitted.save(tmp_path / "first").stat().st_size]
     assert sizes[0] < 1.1 * sizes[1]
-    with pytest.raises(ValueError, match="got 'b', 'z', first at position 0"):
-        fitted.fine_tune(["zebra"])
+    with pytest.warns(CorollaryWarning, match="got 'b', 'z', first at position 0"):
+        fitted.fine_tune(["zebra"], training=Training(1))
 
 
 def test_fine_tuning_of_a_gpt2(tmp_path):
@@ -360,8 +362,6 @@ def test_fine_tuning_of_a_gpt2(tmp_path):
 
 @pytest.mark.parametrize("call, error, words", [
     (lambda m: m.generate("a" * 40), ValueError, "must fit into max_length=24 tokens; got 41. Shorten it"),
-    (lambda m: m.generate("é"), ValueError, "it was trained on .*; got 'é', first at position 0. Leave"),
-    (lambda m: m.score_samples(["at é→a"]), ValueError, "got 'é', '→', first at position 3"),
     (lambda m: m.perplexity([""] * 2), ValueError, "some document must have words; got 2 empty ones"),
     (lambda m: m.generate([[]]), ValueError, "must hold at least one; got none"),
     (lambda m: m.generate([[99]]), ValueError, "tokens must lie between 0 and"),
@@ -394,6 +394,29 @@ def test_bad_calls_are_named(call, error, words, fitted):
 def test_bad_parameters_are_named(params, words):
     with pytest.raises(ValueError, match=words):
         small(1, **params).fit(TEXTS)
+
+
+def test_a_character_never_seen_is_one_unknown_token():
+    model = small(1).fit(TEXTS)
+    with pytest.warns(CorollaryWarning, match="got 'é', first at position 1. They count as one unknown"):
+        assert np.isfinite(model.score_samples([TEXTS[0][0] + "é"])).all()
+    tokenizer = CharacterTokenizer("ab")
+    assert tokenizer.decode([1, tokenizer.unknown, 2, tokenizer.end]) == "a\ufffdb"
+
+
+def test_one_file_is_one_text_with_its_line_ends(tmp_path):
+    lines = "".join(f"ROMEO:\r\nline {i}\r\n\r\n" for i in range(40))
+    (tmp_path / "play.txt").write_bytes(lines.encode())
+    found = data.load(tmp_path / "play.txt")
+    model = small(1).fit(found)
+    assert ord("\n") in model.tokenizer_.codes and len(found) == 80  # others still read it by lines
+    assert model.generate("ROMEO:\n", max_new_tokens=2).startswith("ROMEO:\n")
+    kept, held = data.split(one_text(found), 0.25)
+    assert kept.X[0] + held.X[0] == lines.replace("\r\n", "\n") and held.X[0].endswith("line 39\n\n")
+    pieces = [part for _, part in data.splits(one_text(found), 4, 0.25)]
+    assert "".join(part.X[0] for part in reversed(pieces)) == kept.X[0] + held.X[0]
+    again = data.load(tmp_path / "play.txt", reading=model.reading_)
+    assert again.X == one_text(found).X
 
 
 def test_tokenizers_come_back_as_they_were(tmp_path):

@@ -47,6 +47,7 @@ from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.images import levels_of
 from corollary.data.sources import Source, as_source
+from corollary.data.texts import one_text
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
@@ -395,6 +396,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return a data set of the estimator's input kind; the columns of a table stay as they are."""
         if dataset.kind == self.input == "table":
             return dataset
+        if getattr(self, "reads_whole_files", False):
+            dataset = one_text(dataset)
         return as_input(dataset, self.input, type(self).__name__, reading, self.also)
 
     # --- randomness --------------------------------------------------------------------------------------

@@ -320,6 +320,7 @@ class LanguageModel:
     """
 
     role = "language-model"
+    reads_whole_files = True  # a text file is one text, not a document a line
 
     def perplexity(self, X: Any, *, stride: int | None = None) -> float:
         """Return exp of the mean negative log-probability (in nats) of a token, over all texts together.

@@ -73,6 +73,7 @@ def fit_system(
     """Fit, measure, and leave everything in the run directory; return what to print."""
     from corollary import data
     from corollary.data.convert import as_input
+    from corollary.data.texts import one_text
     from corollary.engine.run import Run
     from corollary.reporting import report
 
@@ -93,6 +94,8 @@ def fit_system(
         warnings.simplefilter("always")
         dataset = data.load(source, kind, target, columns=parse_columns(columns or []))
         _check_target(entry, dataset, source)
+        if getattr(model, "reads_whole_files", False):
+            dataset = one_text(dataset)
         kept, held = _divide(dataset, test, seed)
         kept, held = _as_inputs(kept, held, entry)
         request = {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
@@ -183,7 +186,7 @@ def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
 
     if dataset.kind == "graph" and getattr(dataset.X, "test_mask", None) is not None:
         return dataset, dataset
-    if not test or len(dataset) < 2:
+    if not test or (len(dataset) < 2 and dataset.kind != "text"):
         return dataset, None
     return data.split(dataset, test, seed)
 

@@ -18,6 +18,7 @@ from corollary.comparison.rivals import Rival, find
 from corollary.comparison.tasks import parts_of, task_of
 from corollary.comparison.trials import Trial, fit, prepare, try_out
 from corollary.data.dataset import Dataset
+from corollary.data.texts import one_text
 from corollary.roletable import TASKS
 
 __all__ = ["compare"]
@@ -110,6 +111,8 @@ def compare(
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
     dataset, groups, said = _grouped(dataset, groups)
     notes += [said] if said else []
+    if task == "language":
+        dataset = one_text(dataset)
     parts = parts_of(dataset, task, splits, test, seed, groups)
     how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
     clock = _Clock(time_limit, total_time, len(chosen))

@@ -20,8 +20,8 @@ __all__ = ["split", "splits"]
 def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Return a train and a test part.
 
-    Examples (rows, documents, sequences, sets, graphs) are divided. Of ratings, entries are: both
-    parts keep all users and items. Of a graph, nodes are: both parts are the whole graph with
+    Examples (rows, documents, sequences, sets, graphs) are divided. Of a single text, the end is held
+    out. Of ratings, entries are: both parts keep all users and items. Of a graph, nodes are: both parts are the whole graph with
     ``train_mask`` and ``test_mask``, since edges join them.
 
     Parameters
@@ -49,6 +49,8 @@ def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dat
         return _published(dataset)
     if isinstance(test, str) or not 0 < test < 1:
         raise errors.value("split", "test must be a share between 0 and 1, or 'published'", repr(test))
+    if _is_one_text(dataset):
+        return _piece(dataset, 1 - float(test), 1.0)
     rng = np.random.default_rng(seed)
     if dataset.kind == "ratings":
         return _entries(dataset, float(test), rng)
@@ -68,7 +70,8 @@ def splits(
     """Yield ``n`` train and test parts, to measure a spread as well as a mean.
 
     If ``test`` is close to 1/k, the parts are those of k-fold cross-validation, repeated with another order
-    after k of them; otherwise every part is drawn anew. What is divided is as for :func:`split`.
+    after k of them; otherwise every part is drawn anew. What is divided is as for :func:`split`; of a single text,
+    one piece after the other is held out.
 
     Parameters
     ----------
@@ -101,6 +104,10 @@ def splits(
         return
     if isinstance(test, str) or not 0 < test < 1:
         raise errors.value("splits", "test must be a share between 0 and 1, or 'published'", repr(test))
+    if _is_one_text(dataset):
+        k = max(2, round(1 / test))
+        yield from (_piece(dataset, i / k, (i + 1) / k) for i in reversed(range(max(0, k - n), k)))
+        return
     if dataset.kind == "ratings":
         size, divide = check_ratings(dataset.X, "splits").nnz, _divide_entries
     else:
@@ -157,6 +164,26 @@ def _shuffled(n: int, test: float, rng: np.random.Generator) -> tuple[np.ndarray
     return np.sort(order[held:]), np.sort(order[:held])
 
 
+def _is_one_text(dataset: Dataset) -> bool:
+    return dataset.kind == "text" and len(dataset) == 1 and dataset.y is None
+
+
+def _piece(dataset: Dataset, begin: float, end: float) -> tuple[Dataset, Dataset]:
+    """Return what lies around a piece of a text, and the piece; both begin and end at the end of a line if one is near."""
+    text = dataset.X[0]
+    first, last = (_line_end(text, round(share * len(text))) for share in (begin, end))
+    around = [part for part in (text[:first], text[last:]) if part]
+    if not around or first >= last:
+        raise errors.value("split", "a text must be long enough to divide", f"{len(text)} characters")
+    return replace(dataset, X=around), replace(dataset, X=[text[first:last]])
+
+
+def _line_end(text: str, at: int) -> int:
+    """Return the place after the last line end in the eighth of the text before ``at``, or ``at``."""
+    found = text.rfind("\n", max(0, at - len(text) // 8), at)
+    return found + 1 if 0 <= found and at < len(text) else at
+
+
 def _published(dataset: Dataset) -> tuple[Dataset, Dataset]:
     if dataset.kind == "graph" and getattr(dataset.X, "test_mask", None) is not None:
         return dataset, dataset
@@ -173,7 +200,9 @@ def _divided(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Data
 
 
 def _part(dataset: Dataset, part: np.ndarray) -> Dataset:
-    extra = {key: value for key, value in dataset.extra.items() if key not in ("split", "validation")}
+    extra = {
+        key: value for key, value in dataset.extra.items() if key not in ("split", "validation", "whole")
+    }
     return replace(
         dataset,
         X=_rows(dataset.X, part),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from corollary.data.compressed import opened
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class, check_readable, names_below, readable
 
-__all__ = ["decode", "encoding_of", "read_documents", "read_lines", "read_text", "text_column"]
+__all__ = ["decode", "encoding_of", "one_text", "read_documents", "read_lines", "read_text", "text_column"]
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -72,15 +73,27 @@ def read_text(path: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
         return read_lines(path)
     learned = {"documents": "file"}
     extra = {"files": [path.name], "reading": learned}
-    return Dataset([decode(path)], kind="text", name=path.stem, source=str(path), extra=extra)
+    return Dataset(
+        [decode(path).replace("\r\n", "\n")], kind="text", name=path.stem, source=str(path), extra=extra
+    )
 
 
 def read_lines(path: Path) -> Dataset:
-    """Read one document per line; blank lines are left out."""
-    lines = [line for line in decode(path).splitlines() if line.strip()]
+    """Read one document per line; blank lines are left out. ``extra["whole"]`` is the text as it stands."""
+    text = decode(path).replace("\r\n", "\n")
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise errors.value("load", f"{path.name} must have at least one line of text", "an empty file")
-    return Dataset(lines, kind="text", name=path.stem, source=str(path))
+    return Dataset(lines, kind="text", name=path.stem, source=str(path), extra={"whole": text})
+
+
+def one_text(dataset: Dataset) -> Dataset:
+    """Return the lines of a file as the one text that they are, line ends included; other data as they are."""
+    if dataset.kind != "text" or "whole" not in dataset.extra:
+        return dataset
+    extra = {key: value for key, value in dataset.extra.items() if key != "whole"}
+    extra["reading"] = {**extra.get("reading", {}), "documents": "file"}
+    return replace(dataset, X=[dataset.extra["whole"]], y=None, extra=extra)
 
 
 def read_documents(folder: Path, reading: Mapping[str, Any] | None = None) -> Dataset:

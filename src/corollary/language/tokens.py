@@ -9,6 +9,7 @@ token that stands between documents, which opens and closes each) and ``dump``, 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from corollary.shapes import Count, Dtype, Maybe, Plain, Text
 __all__ = ["BytePairTokenizer", "CharacterTokenizer", "Tokenizer", "make", "restore"]
 
 END = "<|endoftext|>"
+UNKNOWN = "\ufffd"
 
 
 class Tokenizer(Protocol):
@@ -43,7 +45,7 @@ class Tokenizer(Protocol):
 
 
 class CharacterTokenizer:
-    """One token per character, numbered from 1; 0 is the end token.
+    """One token per character, numbered from 1; 0 is the end token, the last one stands for characters never seen.
 
     Parameters
     ----------
@@ -57,6 +59,8 @@ class CharacterTokenizer:
     array([3, 1, 2])
     >>> tokenizer.decode([2, 1, 3])
     'ban'
+    >>> tokenizer.size, tokenizer.unknown
+    (5, 4)
     """
 
     end = 0
@@ -71,30 +75,34 @@ class CharacterTokenizer:
 
     @property
     def size(self) -> int:
-        """The number of characters and the end token."""
+        """The number of characters, with the end token and the unknown one."""
+        return len(self.codes) + 2
+
+    @property
+    def unknown(self) -> int:
+        """The token of every character that training never saw."""
         return len(self.codes) + 1
 
     def encode(self, text: str) -> np.ndarray:
-        """Return one integer per character."""
+        """Return one integer per character; characters never seen become one token, with a warning."""
         codes = _codes(text)
         known = np.isin(codes, self.codes)
         if not known.all():
             strange = sorted(set(map(chr, codes[~known])))
             listed = ", ".join(map(repr, strange[:8])) + (", …" if len(strange) > 8 else "")
-            raise errors.value(
-                "CharacterTokenizer",
-                f"texts must be made of the {len(self.codes)} characters it was trained on ({self._shown()!r})",
-                f"{listed}, first at position {int(np.argmin(known))}",
-                'Leave them out, or use tokenizer="bytepair", which knows every character.',
+            warnings.warn(
+                f"CharacterTokenizer: texts should be made of the {len(self.codes)} characters it was trained on; got "
+                f"{listed}, first at position {int(np.argmin(known))}. They count as one unknown character. "
+                'tokenizer="bytepair" knows every character.',
+                errors.CorollaryWarning,
+                stacklevel=2,
             )
-        return np.searchsorted(self.codes, codes) + 1
-
-    def _shown(self) -> str:
-        return "".join(map(chr, self.codes[:40])) + ("…" if len(self.codes) > 40 else "")
+        return np.where(known, np.searchsorted(self.codes, codes) + 1, self.unknown)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the characters."""
-        return "".join(chr(self.codes[token - 1]) for token in tokens if token != self.end)
+        """Return the characters; the unknown one is U+FFFD, the replacement character."""
+        known = [UNKNOWN, *map(chr, self.codes), UNKNOWN]
+        return "".join(known[token] for token in tokens if token != self.end)
 
     def dump(self) -> str:
         """Return the characters as JSON."""
