@@ -1,7 +1,8 @@
 """Delimited text (CSV and its relatives) as a frame: encoding, separator, decimal sign and header are found in the file.
 
 ========================  ==============================================================================
-encoding                  UTF-8, UTF-16 or UTF-32 (by its mark or its zero bytes), otherwise Windows-1252
+encoding                  UTF-8, UTF-16 or UTF-32 (by its mark or its zero bytes), otherwise the most
+                          plausible of Windows', Cyrillic and East Asian ones (:mod:`corollary.data.charsets`)
 separator                 the one of ``, ; tab |`` that cuts the first lines into equally many fields;
                           blanks if nothing else does and all fields are numbers
 decimal sign              a comma if fields such as ``3,14`` say so and commas do not separate
@@ -21,12 +22,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from corollary import errors
+from corollary.data.charsets import plausible
 from corollary.data.compressed import is_packed, opened
 from corollary.data.limits import RATIO, check_columns, current, field_error
 from corollary.data.texts import encoding_of
@@ -103,16 +105,26 @@ def read_delimited(
     try:
         frame = _parsed(path, dialect, as_text)
     except UnicodeDecodeError:  # the head was plain ASCII, what follows is not
-        encoding = "cp1252" if dialect.encoding == "utf-8" else "latin-1"
-        dialect = Dialect(**{**vars(dialect), "encoding": encoding})
+        dialect = replace(dialect, encoding=plausible(_beyond_ascii(path), whole=True))
         try:
             frame = _parsed(path, dialect, as_text)
-        except UnicodeDecodeError:  # five bytes have no meaning in Windows-1252
-            dialect = Dialect(**{**vars(dialect), "encoding": "latin-1"})
+        except UnicodeDecodeError:  # a damaged line: in Latin-1 every byte has a meaning
+            dialect = replace(dialect, encoding="latin-1")
             frame = _parsed(path, dialect, as_text)
     _check_widths(frame, path, dialect)
     _check_fields(frame, path)
     return _named_only(frame, dialect, path.name), dialect
+
+
+def _beyond_ascii(path: Path) -> bytes:
+    """Return the first lines that are not ASCII, about as many bytes as tell an encoding."""
+    found, size = [], 0
+    with opened(path) as file:
+        while size < _HEAD and (line := file.readline(_LONGEST)):
+            if not line.isascii():
+                found.append(line)
+                size += len(line)
+    return b"".join(found)
 
 
 # --- the dialect -----------------------------------------------------------------------------------------

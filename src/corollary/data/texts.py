@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from corollary import errors
+from corollary.data.charsets import decodes, plausible, wide_encoding
 from corollary.data.compressed import opened
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class, check_readable, names_below, readable
@@ -35,7 +36,7 @@ def decode(path: Path) -> str:
 
 
 def encoding_of(raw: bytes, name: str, whole: bool = False) -> str:
-    """Return the encoding of bytes: UTF by its mark or its validity, else Windows-1252 or Latin-1.
+    """Return the encoding of bytes: UTF by its mark or its validity, else the most plausible of older ones.
 
     >>> encoding_of("für".encode(), "a.txt"), encoding_of("für".encode("latin-1"), "a.txt")
     ('utf-8', 'cp1252')
@@ -43,28 +44,16 @@ def encoding_of(raw: bytes, name: str, whole: bool = False) -> str:
     for mark, encoding in _MARKS:
         if raw.startswith(mark):
             return encoding
-    head = raw[:4096]
-    zeros = [head[i::2].count(0) for i in (0, 1)]
-    if (
-        len(head) >= 16 and max(zeros) > 0.3 * len(head) and min(zeros) == 0
-    ):  # every second byte of Latin letters
-        return "utf-16-le" if zeros[1] else "utf-16-be"
-    if _decodes(raw, "utf-8", whole):
+    strange = raw[:4096].translate(None, _WRITTEN)
+    if 0 in strange and (wide := wide_encoding(raw, whole)):
+        return wide
+    if decodes(raw, "utf-8", whole):
         return "utf-8"
-    strange = head.translate(None, _WRITTEN)
     if strange:
         got = f"byte 0x{strange[0]:02x}, as in binary files"
         do = "Save it as UTF-8 text, or give it the suffix of its format."
         raise errors.value("load", f"{name} must be text", got, do)
-    return "cp1252" if _decodes(raw, "cp1252", whole) else "latin-1"
-
-
-def _decodes(raw: bytes, encoding: str, whole: bool) -> bool:
-    try:
-        codecs.getincrementaldecoder(encoding)().decode(raw, final=whole)
-    except UnicodeDecodeError:
-        return False
-    return True
+    return plausible(raw, whole)
 
 
 def read_text(path: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
