@@ -373,6 +373,12 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(note, errors.CorollaryWarning, stacklevel=5)
         return X, y
 
+    def _read_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
+        """Return X and y of a batch for ``partial_fit``: the first says how columns are read, later ones are read alike."""
+        if first:
+            return self._read(X, y)
+        return self._read_again(X), X.y if y is None and isinstance(X, Dataset) else y
+
     def _read_again(self, X: Any) -> Any:
         """Return new data as those of the fit were read; an array of a table is taken as it is."""
         columns, frame = getattr(self, "columns_", None), None

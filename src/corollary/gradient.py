@@ -153,13 +153,15 @@ class GradientTrained(Estimator):
         if going_on is None or (going_on["first"] and going_on["classes"] is None):
             return super()._data(X, y, sample_weight, extra)
         if going_on["first"]:
+            X, y = self._read(X, y)
             X = self._admit(X, reset=True)
             self.classes_ = np.unique(going_on["classes"])
             return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight), extra)
         return self._further(X, y, sample_weight)
 
     def _further(self, X: Any, y: Any = None, sample_weight: Any = None) -> Data:
-        X = self._admit(self._read_again(X), reset=False)
+        X, y = self._read_batch(X, y, first=False)
+        X = self._admit(X, reset=False)
         y = X.target if y is None and isinstance(X, Source) else y
         return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight))
 

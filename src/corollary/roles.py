@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.border import as_given, check_complete, check_count, check_target, finite, to_numpy
+from corollary.data.dataset import Dataset
 from corollary.data.indices import check_index, check_pairs
 from corollary.shapes import Labels
 
@@ -36,6 +37,16 @@ __all__ = [
     "Transformer",
     "roles",
 ]
+
+
+def given_target(owner: Any, X: Any, y: Any) -> Any:
+    """Return y, or the target of a Dataset if y is left out."""
+    if y is not None:
+        return y
+    if getattr(X, "y", None) is None or not isinstance(X, Dataset):
+        must = "score needs targets"
+        raise errors.value(type(owner).__name__, must, "none", "Pass y, or a Dataset with a target.")
+    return X.y
 
 
 class Classifier(ClassifierMixin):  # type: ignore[misc]
@@ -81,6 +92,10 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         """Return the probability of each class, in the order of ``classes_``."""
         return as_given(X, finite(self, self._predict_proba(self._query(X))))  # type: ignore[attr-defined]
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy; the labels are those of the Dataset by default."""
+        return float(super().score(X, given_target(self, X, y), sample_weight))
+
     def predict(self, X: Any) -> Any:
         """Return the most probable class."""
         winners = np.asarray(finite(self, self._predict_proba(self._query(X)))).argmax(axis=-1)  # type: ignore[attr-defined]
@@ -123,6 +138,10 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
                 type(self).__name__, "y must hold numbers", repr(y.ravel()[:1].tolist()[0]), do
             ) from error
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination; the targets are those of the Dataset by default."""
+        return float(super().score(X, given_target(self, X, y), sample_weight))
+
     def predict(self, X: Any) -> Any:
         """Return the predicted targets."""
         return as_given(X, finite(self, self._predict(self._query(X))))  # type: ignore[attr-defined]
@@ -151,8 +170,9 @@ class Tagger:
         """Return, for each sample, the most probable label of every part."""
         return [self.classes_[p.argmax(1)] for p in self.predict_proba(X)]
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """Return the share of parts that are labelled rightly."""
+        y = given_target(self, X, y)
         wanted, found = self._labels(self._query(X), y), self.predict(X)  # type: ignore[attr-defined]
         return float(np.mean(np.concatenate(wanted) == np.concatenate(found)))
 

@@ -201,11 +201,12 @@ def predict(
     out: Annotated[Path, typer.Option(help="A .csv, .json, .npy, .npz or .txt file.")],
     kind: Kind = None,
     target: Target = None,
+    columns: ColumnKinds = None,
 ) -> None:
     """Give new data to a fitted model: predictions, codes, recalled patterns or continuations."""
     from corollary.cli.using import predict_with
 
-    say(predict_with(run, source, out, kind, target))
+    say(predict_with(run, source, out, kind, target, columns))
 
 
 @app.command()
@@ -237,6 +238,7 @@ def compare(
     source: Source,
     kind: Kind = None,
     target: Target = None,
+    columns: ColumnKinds = None,
     task: Annotated[
         str | None, typer.Option(help="classification, regression, density, completion …")
     ] = None,
@@ -266,7 +268,10 @@ def compare(
     from corollary.cli.comparing import leaderboard
 
     chosen = [part.strip() for part in systems.split(",") if part.strip()] if systems else None
+    from corollary.cli.fitting import parse_columns
+
     options: dict[str, Any] = {
+        "columns": parse_columns(columns or []),
         "task": task,
         "systems": chosen,
         "metric": metric,

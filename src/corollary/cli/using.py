@@ -12,6 +12,9 @@ import numpy as np
 
 from corollary import errors
 from corollary.catalog import entries
+from corollary.cli.console import note
+from corollary.cli.fitting import parse_columns
+from corollary.data.columns import LEFT_OUT
 from corollary.data.dataset import Dataset
 from corollary.engine.directory import busy
 from corollary.engine.loop import STOPS
@@ -59,7 +62,14 @@ def export_to(run: Path, out: Path) -> str:
     return f"{type(model).__name__} in {out}: {takes} -> {gives}"
 
 
-def predict_with(run: Path, source: str, out: Path, kind: str | None, target: str | None) -> str:
+def predict_with(
+    run: Path,
+    source: str,
+    out: Path,
+    kind: str | None,
+    target: str | None,
+    columns: list[str] | None = None,
+) -> str:
     """Give data to a fitted model, write what it makes of them, and return a line that says so."""
     from corollary import data
     from corollary.data.convert import as_input
@@ -70,6 +80,7 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
     reading = {**getattr(model, "reading_", {}), **_beside(run, "reading.json")}
     if hasattr(model, "columns_"):
         reading["columns"] = model.columns_
+    _compare_told(parse_columns(columns or []), reading.get("columns", ()))
     given = data.load(source, kind, target, reading=reading)
     dataset = as_input(given, model.input, type(model).__name__, reading, model.also)
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
@@ -79,6 +90,19 @@ def predict_with(run: Path, source: str, out: Path, kind: str | None, target: st
     names, columns = _marked(names, columns, given, reading)
     _write(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
+
+
+def _compare_told(told: dict[str, str], learned: Any) -> None:
+    """Say where what the user tells of a column is not what the fit learned: the model can only read it as then."""
+    kinds = {column["name"]: column["kind"] for column in learned}
+    for name, kind in told.items():
+        if name not in kinds:
+            raise errors.unknown("predict", "column of the fit", name, kinds)
+        if kind != kinds[name] and not (kind in LEFT_OUT and kinds[name] in LEFT_OUT):
+            note(
+                f"predict: column {name!r} is read as {kinds[name]}, as in the fit; "
+                f"--column {name}={kind} has no effect here. Fit again with it."
+            )
 
 
 def _marked(names: list[str], columns: list[Any], given: Any, reading: Any) -> tuple[list[str], list[Any]]:

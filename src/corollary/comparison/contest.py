@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -32,6 +32,7 @@ def compare(
     *,
     target: str | None = None,
     kind: str | None = None,
+    columns: Mapping[str, str] | None = None,
     task: str | None = None,
     systems: Sequence[Any] | None = None,
     metric: str | None = None,
@@ -59,6 +60,8 @@ def compare(
         The column to predict.
     kind : str, optional
         What the data are, if their form does not tell.
+    columns : dict of str to str, optional
+        What columns of a table are, where the reader would see it otherwise; as for :func:`corollary.data.load`.
     task : str, optional
         One of ``TASKS``; by default what the data are most likely meant for.
     systems : sequence of str or estimator, optional
@@ -102,7 +105,7 @@ def compare(
     >>> board.task, board.metric, board.winner["system"]
     ('classification', 'accuracy', 'softmax-regression')
     """
-    dataset = _loaded(source, y, kind, target)
+    dataset = _loaded(source, y, kind, target, columns)
     task = task or task_of(dataset)
     if task not in TASKS:
         raise errors.unknown("compare", "task", task, TASKS)
@@ -134,10 +137,10 @@ def _ratio(test: float | str) -> float:
     return test / (1 - test) if isinstance(test, float) else 0.25
 
 
-def _loaded(source: Any, y: Any, kind: str | None, target: str | None) -> Dataset:
+def _loaded(source: Any, y: Any, kind: str | None, target: str | None, columns: Any) -> Dataset:
     if y is None:
-        return data.load(source, kind, target)
-    return data.load(source, kind, target, y=y)
+        return data.load(source, kind, target, columns=columns)
+    return data.load(source, kind, target, y=y, columns=columns)
 
 
 def _ranking(job: Any, dataset: Dataset, metric: str | None) -> tuple[str, str]:

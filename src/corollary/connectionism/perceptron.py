@@ -34,6 +34,7 @@ from corollary import errors
 from corollary.base import Classifier, Data, Estimator
 from corollary.border import as_given, to_numpy
 from corollary.engine.learner import Iteration, Metrics
+from corollary.roles import given_target
 from corollary.shapes import Array, Labels, Number
 
 __all__ = ["Perceptron"]
@@ -387,13 +388,17 @@ class Perceptron(LinearClassifierMixin, Estimator):
 
     def decision_function(self, X):
         """Return the signed scores of each class against the rest; (n,) for two classes."""
-        return as_given(X, super().decision_function(to_numpy(X)))
+        return as_given(X, super().decision_function(self._read_again(to_numpy(X))))
 
     def predict(self, X):
         """Return the label with the largest score."""
         return as_given(X, super().predict(to_numpy(X)))
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def score(self, X, y=None, sample_weight=None):
+        """Return the accuracy; the labels are those of the Dataset by default."""
+        return super().score(X, given_target(self, X, y), sample_weight)
+
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Run one epoch over X from the weights found so far; the first call must name all classes."""
         first = not hasattr(self, "coef_")
         if first and classes is None:
@@ -404,6 +409,7 @@ class Perceptron(LinearClassifierMixin, Estimator):
             raise errors.value("Perceptron", must, np.unique(classes).tolist())
         with self._unharmed():
             self._validate_params()
+            X, y = self._read_batch(X, y, first)
             X = self._check(X, reset=first)
             labels = column_or_1d(to_numpy(y), warn=True)
             check_consistent_length(X, labels)

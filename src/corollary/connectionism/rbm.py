@@ -226,7 +226,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
         first = not hasattr(self, "components_")
         with self._unharmed():
             self._validate_params()
-            X = self._check(X, reset=first)
+            X = self._check(self._read_batch(X, y, first)[0], reset=first)
             if not hasattr(self, "random_state_"):
                 self.random_state_ = self._numpy_rng()
             if first:

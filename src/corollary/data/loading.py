@@ -40,6 +40,7 @@ from corollary.data import edges, images, kinds, ratings, registry, sounds, tabl
 from corollary.data.arrays import read_npy, read_npz
 from corollary.data.compressed import plain_suffix
 from corollary.data.dataset import KINDS, Dataset, missing_file
+from corollary.data.detect import told_kinds
 from corollary.data.folders import files_in
 from corollary.data.limits import Limits
 from corollary.data.limits import reading as bounded
@@ -108,11 +109,12 @@ def load(
     if kind is not None and kind not in KINDS:
         raise errors.unknown("load", "kind", str(kind), KINDS)
     if isinstance(source, Dataset):
-        return _as_kind(source, kind, target)
+        return _told(_as_kind(source, kind, target), columns)
     if not isinstance(source, str | os.PathLike):
-        return from_memory(source, kind, target, "data", columns)
+        found = from_memory(source, kind, target, "data", columns)
+        return found if hasattr(source, "columns") else _told(found, columns)
     if isinstance(source, str) and registry.known(source):
-        return _as_kind(registry.open_named(source), kind, target)
+        return _told(_as_kind(registry.open_named(source), kind, target), columns)
     if isinstance(source, str) and "://" in source:
         return tables.read_database(source, target, columns)
     path = Path(source).expanduser()
@@ -124,7 +126,20 @@ def load(
         )
     with bounded(limits):
         how = _How(kind, target, columns, reading or {})
-        return _from_folder(path, how) if path.is_dir() else _from_file(path, how)
+        found = _from_folder(path, how) if path.is_dir() else _from_file(path, how)
+    return found if found.kind == "table" and found.feature_names else _told(found, columns)
+
+
+def _told(dataset: Dataset, columns: Mapping[str, str] | None) -> Dataset:
+    """Return the data with what the user says about columns, or raise if there are none."""
+    if not columns:
+        return dataset
+    if dataset.kind != "table" or hasattr(dataset.X, "tocsr"):
+        must, do = "columns= (--column) is for tables", "Leave it out, or pass kind='table'."
+        raise errors.value("load", must, f"data of kind {dataset.kind}", do)
+    names = [*(dataset.feature_names or (f"x{i}" for i in range(dataset.X.shape[1])))]
+    known = {**dataset.extra.get("columns", {}), **told_kinds(columns, names)}
+    return replace(dataset, feature_names=names, extra={**dataset.extra, "columns": known})
 
 
 class _How(NamedTuple):

@@ -15,6 +15,7 @@ from corollary.data.columns import frame_of
 from corollary.data.dataset import Dataset
 from corollary.data.graphs import divided
 from corollary.data.limits import allow
+from corollary.data.splitting import subset
 
 __all__ = ["from_arrays", "from_memory", "no_target", "with_target"]
 
@@ -196,8 +197,23 @@ def with_target(dataset: Dataset, y: Any) -> Dataset:
     if getattr(y, "ndim", 1) == 0 or len(y) != len(dataset):
         must = f"the target must have one entry per example ({len(dataset)})"
         raise errors.value("load", must, f"shape {y.shape}" if hasattr(y, "shape") else len(y))
-    X = replace(dataset.X, y=y) if dataset.kind == "graph" else dataset.X
-    return replace(dataset, X=X, y=y)
+    if dataset.kind == "graph":
+        return replace(dataset, X=replace(dataset.X, y=y), y=y)
+    labelled, absent = replace(dataset, y=y), _absent(y)
+    if not absent.any():
+        return labelled
+    rows = tables.with_target_only(~absent, "" if dataset.name == "data" else dataset.name, "a target")
+    found = subset(replace(labelled, extra={**dataset.extra, "rows": np.arange(len(y))}), rows)
+    return replace(found, y=np.asarray(found.y.tolist())) if y.dtype == object else found
+
+
+def _absent(y: Any) -> np.ndarray:
+    """Return which entries of a target of one axis are None, NaN or NaT; those of others are the model's affair."""
+    if getattr(y, "ndim", 0) != 1 or y.dtype.kind not in "fOM":
+        return np.zeros(len(y), dtype=bool)
+    import pandas as pd
+
+    return np.asarray(pd.isna(y))
 
 
 def _guarded(function: Any, arrays: dict[str, np.ndarray], name: str) -> Any:

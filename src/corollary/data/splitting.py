@@ -14,7 +14,7 @@ from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_graph, check_ratings
 
-__all__ = ["split", "splits"]
+__all__ = ["split", "splits", "subset"]
 
 
 def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -196,10 +196,11 @@ def _published(dataset: Dataset) -> tuple[Dataset, Dataset]:
 
 
 def _divided(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
-    return _part(dataset, kept), _part(dataset, held)
+    return subset(dataset, kept), subset(dataset, held)
 
 
-def _part(dataset: Dataset, part: np.ndarray) -> Dataset:
+def subset(dataset: Dataset, part: np.ndarray) -> Dataset:
+    """Return some of the examples, with all that belongs to them."""
     extra = {
         key: value for key, value in dataset.extra.items() if key not in ("split", "validation", "whole")
     }

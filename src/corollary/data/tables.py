@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "read_database",
     "read_frame",
     "read_table",
+    "with_target_only",
 ]
 
 
@@ -44,20 +46,42 @@ def as_table(
     """Return a frame as a data set: an array if every column is a number, else the frame with its types found."""
     told = told_kinds(columns, frame.columns)
     frame, read = typed(frame, told, decimal)
-    return _as_dataset(frame, name, target, source, read)
+    rows = None
+    if target is not None:
+        target = _column(frame, target)
+        known = frame[target].notna().to_numpy()
+        rows = None if known.all() else with_target_only(known, name, f"a value of {str(target)!r}")
+        frame = frame if rows is None else frame.iloc[rows]
+    return _as_dataset(frame, name, target, source, read, rows)
 
 
-def _as_dataset(frame: Any, name: str, target: Any, source: str, read: Mapping[str, Reading]) -> Dataset:
+def with_target_only(known: np.ndarray, name: str, what: str) -> np.ndarray:
+    """Return which rows have a target, with a word about the others; raise if there are none."""
+    rows, without = np.flatnonzero(known), np.flatnonzero(~known) + 1
+    if not len(rows):
+        raise errors.value("load", f"some row of {name or 'the data'} must have {what}", "none")
+    shown = ", ".join(map(str, without[:5])) + (" …" if len(without) > 5 else "")
+    text = (
+        f"load: left out {len(without)} of {len(known)} rows of {name or 'the data'} without {what}: {shown}."
+    )
+    warnings.warn(text, errors.CorollaryWarning, stacklevel=4)
+    return rows
+
+
+def _as_dataset(
+    frame: Any, name: str, target: Any, source: str, read: Mapping[str, Reading], rows: Any = None
+) -> Dataset:
     y = None
     if target is not None:
         target = _column(frame, target)
-        y = _target_values(frame[target], target)
+        y = _target_values(frame[target])
         frame = frame.drop(columns=[target])
     if frame.shape[1] == 0 or frame.shape[0] == 0:
         must = f"{name or 'the table'} must have at least one row and one column besides the target"
         raise errors.value("load", must, f"shape {frame.shape}")
     plain = all(map(is_numeric, frame.dtypes)) and not any(how.get("told") for how in read.values())
-    extra = {"columns": {**read}} if read else {}
+    extra: dict[str, Any] = {"columns": {**read}} if read else {}
+    extra |= {"rows": rows} if rows is not None else {}
     names = [str(c) for c in frame.columns]
     return Dataset(_numbers(frame) if plain else frame, y, "table", name, names, source=source, extra=extra)
 
@@ -69,11 +93,9 @@ def _column(frame: Any, target: Any) -> Any:
     return by_text[str(target)]
 
 
-def _target_values(column: Any, target: Any) -> np.ndarray:
-    missing = int(column.isna().sum())
-    if missing:
-        must = f"target column {str(target)!r} must have no missing values"
-        raise errors.value("load", must, f"{missing} of {len(column)}", "Leave those rows out.")
+def _target_values(column: Any) -> np.ndarray | None:
+    if column.isna().any():  # of data to predict, whose rows all stay
+        return None
     if is_numeric(column.dtype):
         values = np.asarray(column)
         return values if values.dtype != object else values.astype(float)

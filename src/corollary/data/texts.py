@@ -112,7 +112,8 @@ def text_column(frame: Any, name: str, target: str | None, source: str) -> Datas
     if column is None:
         do = "Name it so, or keep only it and the target."
         raise errors.value("load", f"{name} must have a column called 'text'", ", ".join(rest), do)
-    return _texts(frame[column], table.y, name, source)
+    rows = table.extra.get("rows", slice(None))
+    return _texts(frame[column].iloc[rows], table.y, name, source)
 
 
 def _texts(column: Any, y: np.ndarray | None, name: str, source: str) -> Dataset:

@@ -24,6 +24,7 @@ from corollary.engine.ragged import RaggedBatches
 from corollary.errors import kind, value
 from corollary.language.bert_heads import BaseHead
 from corollary.losses import cross_entropy
+from corollary.roles import given_target
 
 __all__ = ["BERTAnswerer"]
 
@@ -135,9 +136,9 @@ class BERTAnswerer(BaseHead):
             for (_, passage), read, (begin, end) in zip(pairs, reads, spans)
         ]
 
-    def score(self, X, y):
+    def score(self, X, y=None):
         """Return the share of questions that are answered exactly."""
-        pairs = self._query(X)
+        y, pairs = given_target(self, X, y), self._query(X)
         wanted = [passage[slice(*span)] for (_, passage), span in zip(pairs, self._check_y(pairs, y))]
         return float(np.mean([a == b for a, b in zip(self.predict(X), wanted)]))
 

@@ -328,7 +328,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         """Take in one more batch of rows (n, d); the first must have at least ``n_components`` rows."""
         self._validate_params()
         first = not hasattr(self, "n_samples_seen_")
-        X = self._check(X, reset=first)
+        X = self._check(self._read_batch(X, y, first)[0], reset=first)
         if sparse.issparse(X) or np.isnan(X).any():
             raise errors.value(
                 "PCA", "partial_fit takes dense rows without NaN", type(X).__name__, "Use fit."

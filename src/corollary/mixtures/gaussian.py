@@ -347,7 +347,8 @@ class GaussianMixture(BaseMixture, Estimator):
         return self
 
     def _later_batch(self, X: Any, sample_weight: Any) -> Data:
-        return self._data(self._query(X), None, sample_weight)
+        X = self._query(X)
+        return Data(X, None, self._check_weight(X, sample_weight))
 
     def _step_towards(self, data: Data, start: Parameters) -> None:
         joint = log_joint(data.X, start, self.covariance_type)

@@ -358,7 +358,7 @@ class LatentDirichletAllocation(BaseTopics):
         with self._unharmed():
             self._validate_params()
             first = not hasattr(self, "components_")
-            X = as_documents(self._check(X, reset=first))
+            X = as_documents(self._check(self._read_batch(X, y, first)[0], reset=first))
             if first:
                 self.topic_word_prior_ = self._default(self.topic_word_prior)
                 alpha = np.full(self.n_components, self._default(self.doc_topic_prior))

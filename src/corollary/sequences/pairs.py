@@ -19,6 +19,7 @@ from corollary.engine.run import current
 from corollary.errors import value
 from corollary.gradient import GradientTrained
 from corollary.losses import weighted_mean
+from corollary.roles import given_target
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.shapes import Count, List, Text
@@ -63,9 +64,9 @@ class BaseTranslator(GradientTrained):
                     out[row] = words.decode(codes, self.target_vocabulary_, self.unit)
         return out
 
-    def score(self, X, y):
+    def score(self, X, y=None):
         """Return the share of texts that come out exactly as in y, up to case and spaces if the unit is the word."""
-        texts = self._query(X)
+        y, texts = given_target(self, X, y), self._query(X)
         wanted = [words.split(text, self.unit) for text in self._check_y(texts, y, filled=False)]
         found = [words.split(text, self.unit) for text in self.predict(texts)]
         return float(np.mean([a == b for a, b in zip(wanted, found)]))

@@ -25,7 +25,7 @@ from corollary.errors import kind, value
 from corollary.export import Classes
 from corollary.gradient import known_codes
 from corollary.losses import CrossEntropy
-from corollary.roles import class_weights
+from corollary.roles import class_weights, given_target
 from corollary.shapes import Labels
 from corollary.vision.classifier import BaseImageEstimator
 from corollary.vision.nets import SEGMENTERS
@@ -187,10 +187,10 @@ class Segmenter(BaseImageEstimator):
         best = self._logits(self._query(X), lambda x: self.module_(x).argmax(1))
         return _like(X, self.classes_[best])
 
-    def score(self, X, y):
+    def score(self, X, y=None):
         """Return the mean intersection over union of the classes, eq. 1."""
         images = self._query(X)
-        masks = self._masks(images, y)
+        masks = self._masks(images, given_target(self, X, y))
         return float(np.nanmean(intersection_over_union(masks, as_array(self.predict(X)), self.classes_)))
 
 
