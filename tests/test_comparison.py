@@ -14,8 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from corollary import catalog, compare, data
 from corollary.comparison import TASKS, task_of
+from corollary.comparison.board import on_the_same_parts
 from corollary.comparison.measures import calibration_error
 from corollary.comparison.statistics import differ, interval
+from corollary.comparison.trials import Trial
 from corollary.data import Dataset, Graph
 
 
@@ -29,6 +31,23 @@ def churn(n=400, share=0.075, seed=0):
 
 def ids(board):
     return [row["system"] for row in board.rows]
+
+
+def test_means_are_over_the_same_parts():
+    """An easy part that only some had time for makes nobody first, and who fails in a part has no mean."""
+    trials = [Trial(name, 0, {"R²": score}) for name, score in (("a", 0.6), ("b", 0.5), ("c", 0.4))]
+    trials += [
+        Trial("a", 1, {"R²": 0.2}),
+        Trial("b", 1, {"R²": 0.1}),
+        Trial("c", 1, error="no result within 1 s"),
+    ]
+    trials += [Trial("a", 2, {"R²": 0.1}), Trial("b", 2, {"R²": 0.9})]  # c failed before
+    trials += [Trial("b", 3, {"R²": 1.0})]  # then the time was up
+    kept = on_the_same_parts(trials, "R²")
+    assert {t.part for t in kept if t.rival == "b"} == {t.part for t in kept if t.rival == "a"} == {0, 1, 2}
+    (left,) = [t for t in kept if t.rival == "c"]
+    assert left.error == "no result within 1 s in part 2, after 1 with a score"
+    assert on_the_same_parts(trials[:1], "R²") == trials[:1]
 
 
 # --- rivals ----------------------------------------------------------------------------------------------

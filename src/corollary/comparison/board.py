@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,7 @@ def board_of(
     """Return the board of what was tried so far."""
     name, why = metric
     larger = directions[name]
+    trials = on_the_same_parts(trials, name)
     rows = [_row(rival, [t for t in trials if t.rival == rival.id], name, ratio) for rival in rivals]
     sign = -1 if larger else 1
     rows.sort(key=lambda r: (r["score"] is None, sign * (r["score"] or 0.0), r["group"] != "baseline"))
@@ -237,6 +238,31 @@ def board_of(
     n = max([row["n"] for row in rows], default=0)
     by_id = {rival.id: rival for rival in rivals}
     return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again)
+
+
+def on_the_same_parts(trials: list[Trial], metric: str) -> list[Trial]:
+    """Leave out a round that the time ended, and say of who failed in some part that it has no mean.
+
+    Parts differ in difficulty, so means are compared only if they are over the same ones.
+    """
+    good: dict[str, set[int]] = {}
+    for trial in trials:
+        good.setdefault(trial.rival, set()).update([trial.part] if metric in trial.scores else [])
+    failed = {trial.rival for trial in trials if trial.error}
+    whole = [parts for rival, parts in good.items() if rival not in failed]
+    shared = set.intersection(*whole) if whole else set()
+    if not shared:
+        return trials
+    kept = []
+    for trial in (trial for trial in trials if trial.part in shared or trial.error):
+        some = good[trial.rival] & shared
+        if trial.rival in failed and some != shared:
+            if not trial.error:
+                continue
+            done = f" in part {trial.part + 1}, after {len(some)} with a score" if some else ""
+            trial = replace(trial, error=trial.error + done)
+        kept.append(trial)
+    return kept
 
 
 def _behind(first: dict[str, Any], row: dict[str, Any], metric: str, ratio: float) -> bool:

@@ -82,7 +82,8 @@ def compare(
     time_limit : float, default=60
         Seconds for each fit. Systems of the library stop then and are measured as they stand; others have no result.
     total_time : float, optional
-        Seconds for the whole board. Rounds go split by split, so that everyone has a score before anyone has two.
+        Seconds for the whole board, reading and measuring included. Rounds go split by split, so that everyone has a
+        score before anyone has two; a round that the time ends is left out if there is a whole one.
     n_jobs : int, default=1
         Processes, through joblib.
     rivals : {"all", "baselines", "none"}, default="all"
@@ -105,6 +106,7 @@ def compare(
     >>> board.task, board.metric, board.winner["system"]
     ('classification', 'accuracy', 'softmax-regression')
     """
+    clock = _Clock(time_limit, total_time)
     dataset = _loaded(source, y, kind, target, columns)
     task = task or task_of(dataset)
     if task not in TASKS:
@@ -118,7 +120,6 @@ def compare(
         dataset = one_text(dataset)
     parts = parts_of(dataset, task, splits, test, seed, groups)
     how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
-    clock = _Clock(time_limit, total_time, len(chosen))
     trials: list[Trial] = []
     with bar(progress, len(chosen) * (1 if test == "published" else splits), task, ranking[0]) as show:
         for trial in _rounds(chosen, task, parts, how, clock, n_jobs):
@@ -213,10 +214,10 @@ def _column(dataset: Dataset, j: int) -> np.ndarray:
 
 
 class _Clock:
-    """How long a fit may take, of what is left."""
+    """How long a fit may take, of what is left; reading the data is counted too."""
 
-    def __init__(self, each: float | None, total: float | None, n: int) -> None:
-        self.each, self.total, self.n = each, total, n
+    def __init__(self, each: float | None, total: float | None) -> None:
+        self.each, self.total = each, total
         self.start = monotonic()
 
     def left(self) -> float:
@@ -224,6 +225,10 @@ class _Clock:
 
     def over(self) -> bool:
         return self.left() < LEAST
+
+    def around(self) -> float | None:
+        """Return the limit for reading before a fit and for measuring after it, if there is a total."""
+        return None if self.total is None else max(LEAST, self.left())
 
     def seconds(self, waiting: int, jobs: int) -> float | None:
         """Return the limit for the next fit: in the first round everyone who waits gets an equal share."""
@@ -261,16 +266,16 @@ def _round(
         for i, rival in enumerate(waiting):
             if clock.over():
                 return
-            seconds = clock.seconds(len(waiting) - i, 1)
-            yield try_out(rival, task, kept, held, part=j, seconds=seconds, **how)
+            limits = {"seconds": clock.seconds(len(waiting) - i, 1), "around": clock.around()}
+            yield try_out(rival, task, kept, held, part=j, **limits, **how)
         return
     from joblib import Parallel, cpu_count, delayed
 
     jobs = n_jobs if n_jobs > 0 else max(1, cpu_count() + 1 + n_jobs)
-    seconds = clock.seconds(len(waiting), jobs)
+    limits = {"seconds": clock.seconds(len(waiting), jobs), "around": clock.around()}
     call = delayed(try_out)
     yield from Parallel(n_jobs, return_as="generator_unordered")(
-        call(rival, task, kept, held, part=j, seconds=seconds, **how) for rival in waiting
+        call(rival, task, kept, held, part=j, **limits, **how) for rival in waiting
     )
 
 

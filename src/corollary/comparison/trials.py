@@ -134,12 +134,16 @@ def try_out(
     part: int = 0,
     seed: int = 0,
     seconds: float | None = None,
+    around: float | None = None,
     search: Any = None,
 ) -> Trial:
-    """Fit, measure, and return what came of it; whatever goes wrong becomes a line of text."""
+    """Fit, measure, and return what came of it; whatever goes wrong becomes a line of text.
+
+    ``seconds`` limits the fit, ``around`` the reading before it and the measuring after it.
+    """
     trial, start = Trial(rival.id, part), perf_counter()
     hard = None if seconds is None else seconds + max(0.5, GRACE * seconds)
-    other = None if seconds is None else max(AROUND, seconds)
+    other = None if seconds is None else min(max(AROUND, seconds), around or AROUND + seconds)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
