@@ -220,6 +220,23 @@ def test_the_whole_board_has_a_limit_and_all_get_a_turn():
     assert any("total of 3 s" in note for note in board.notes)
 
 
+# --- categories of many values ---------------------------------------------------------------------------
+
+
+def test_boards_use_categories_of_many_values():
+    """The mean target of 60 shops is known to every rival, from other rows; boosting splits sets of shops."""
+    rng = np.random.default_rng(0)
+    shop = rng.integers(0, 60, 900)
+    y = rng.normal(size=60)[shop] + 0.1 * rng.normal(size=900)
+    frame = pd.DataFrame({"shop": [f"shop {i}" for i in shop], "noise": rng.normal(size=900), "y": y})
+    board = compare(frame, target="y", systems=["ridge"], splits=1, metric="R²")
+    scores = {row["system"]: row["score"] for row in board.ranked}
+    assert scores["ridge"] > 0.9 and scores["sk-boosting"] > 0.7
+    assert board.rivals["sk-boosting"].codes
+    shops = board.fit("sk-boosting").reader.reading["columns"][0]
+    assert shops["codes"] and len(shops["values"]) == 60
+
+
 # --- what comes out --------------------------------------------------------------------------------------
 
 

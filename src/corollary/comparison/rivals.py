@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from corollary import catalog, errors
+from corollary.data.columns import LEFT_OUT, as_columns, fit_targets, frame_of, learn_columns
 from corollary.data.convert import as_input, inputs
 from corollary.data.dataset import Dataset
+from corollary.data.encodings import headings
 
 __all__ = ["Reader", "Rival", "from_catalog", "given", "scikit"]
 
@@ -39,6 +41,8 @@ class Rival:
         ``make(training part, seed)`` returns an unfitted estimator.
     standardise : bool, default=False
         Whether columns of numbers shall have mean 0 and variance 1.
+    codes : bool, default=False
+        Whether a category shall be one column of codes, and gaps stay: for trees that split sets of values.
     """
 
     id: str
@@ -47,6 +51,7 @@ class Rival:
     input: str | None
     make: Callable[[Dataset, int], Any]
     standardise: bool = False
+    codes: bool = False
 
 
 @dataclass
@@ -56,15 +61,30 @@ class Reader:
     rival: Rival
     reading: dict[str, Any] = field(default_factory=dict)
 
-    def learn(self, kept: Dataset) -> Dataset:
-        """Return the training part as the rival takes it."""
+    def learn(self, kept: Dataset, target: str | None = None) -> Dataset:
+        """Return the training part as the rival takes it.
+
+        With ``target`` ("classes" or "numbers"), categories of many values get their mean targets, cross-fitted.
+        """
         if self.rival.input is None:
             return kept
-        found = as_input(_named(kept), self.rival.input, self.rival.name)
+        kept = _named(kept)
+        if kept.kind == self.rival.input == "table" and not hasattr(kept.X, "tocsr"):
+            return self._learn_columns(kept, target)
+        found = as_input(kept, self.rival.input, self.rival.name)
         self.reading = dict(found.extra.get("reading", {}))
-        if self.rival.standardise and _scale(self.reading, found):
-            found = as_input(_named(kept), self.rival.input, self.rival.name, self.reading)
         return found
+
+    def _learn_columns(self, kept: Dataset, target: str | None) -> Dataset:
+        told, codes = kept.extra.get("columns"), self.rival.codes
+        columns = learn_columns(kept.X, kept.feature_names, told, gaps=codes, codes=codes)
+        frame = frame_of(kept.X)
+        fitted = fit_targets(frame, columns, kept.y, target) if frame is not None else {}
+        self.reading = {"columns": columns}
+        found = as_columns(kept, columns, self.rival.name, fitted)
+        if self.rival.standardise and _scale(self.reading, found):
+            found = as_columns(kept, self.reading["columns"], self.rival.name, fitted)
+        return replace(found, extra={**found.extra, "reading": self.reading})
 
     def __call__(self, dataset: Dataset) -> Dataset:
         """Return other data as the rival takes them."""
@@ -173,10 +193,15 @@ def _can(entry: catalog.Entry, dataset: Dataset) -> bool:
 
 
 def scikit(
-    id: str, name: str, input: str | None, make: Callable[[Dataset, int], Any], scaled: bool = False
+    id: str,
+    name: str,
+    input: str | None,
+    make: Callable[[Dataset, int], Any],
+    scaled: bool = False,
+    codes: bool = False,
 ) -> Rival:
     """Return an estimator of scikit-learn as a rival."""
-    return Rival(id, name, "scikit-learn", input, make, scaled)
+    return Rival(id, name, "scikit-learn", input, make, scaled, codes)
 
 
 def given(estimator: Any) -> Rival:
@@ -245,7 +270,8 @@ def classifiers(dataset: Dataset) -> list[Rival]:
         "sk-boosting",
         "HistGradientBoostingClassifier",
         "table",
-        lambda data, seed: HistGradientBoostingClassifier(early_stopping=_many(data), random_state=seed),
+        lambda data, seed: HistGradientBoostingClassifier(**_boosting(data, seed)),
+        codes=True,
     )
     return [boosting, forests, logistic]
 
@@ -267,20 +293,29 @@ def regressors(dataset: Dataset) -> list[Rival]:
         return []
 
     def boosting(data: Dataset, seed: int) -> Any:
-        return HistGradientBoostingRegressor(early_stopping=_many(data), random_state=seed)
+        return HistGradientBoostingRegressor(**_boosting(data, seed))
 
     def forest(data: Dataset, seed: int) -> Any:
         return RandomForestRegressor(300, random_state=seed)
 
     return [
-        scikit("sk-boosting", "HistGradientBoostingRegressor", "table", boosting),
+        scikit("sk-boosting", "HistGradientBoostingRegressor", "table", boosting, codes=True),
         scikit("sk-forest", "RandomForestRegressor", "table", forest),
         scikit("sk-ridge", "RidgeCV", "table", ridge, True),
     ]
 
 
-def _many(data: Dataset) -> Any:
-    return "auto" if len(data) > 10000 else False
+def _boosting(data: Dataset, seed: int) -> dict[str, Any]:
+    """Return settings for gradient boosting; which columns are codes of categories is told to it."""
+    columns = data.extra.get("reading", {}).get("columns", ())
+    kept = [column for column in columns if column["kind"] not in LEFT_OUT]
+    coded = [headings(column)[0] for column in kept if "codes" in column]
+    places = [j for j, name in enumerate(data.feature_names or ()) if name in coded]
+    return {
+        "categorical_features": places or None,
+        "early_stopping": "auto" if len(data) > 10000 else False,
+        "random_state": seed,
+    }
 
 
 def densities(dataset: Dataset) -> list[Rival]:

@@ -84,7 +84,7 @@ def prepare(
 ) -> tuple[Any, Dataset, Reader]:
     """Return the model to fit, the training part as it takes it, and how it reads other parts."""
     reader = Reader(rival)
-    train = reader.learn(kept)
+    train = reader.learn(kept, {"classification": "classes", "regression": "numbers"}.get(task))
     model = rival.make(train, seed)
     adapt = TASKS[task].adapt
     model = adapt(model, train, seed) if adapt is not None else model

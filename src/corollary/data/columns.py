@@ -41,6 +41,7 @@ __all__ = [
     "as_columns",
     "as_counts",
     "fit_columns",
+    "fit_targets",
     "frame_of",
     "is_mixed",
     "is_numeric",
@@ -171,7 +172,11 @@ def _copies(frame: Any, kinds: dict[str, tuple[str, str]]) -> dict[str, str]:
 
 
 def learn_columns(
-    X: Any, names: Sequence[str] | None, read: Mapping[str, Reading] | None = None, gaps: bool = False
+    X: Any,
+    names: Sequence[str] | None,
+    read: Mapping[str, Reading] | None = None,
+    gaps: bool = False,
+    codes: bool = False,
 ) -> list[Reading]:
     """Return how to read the columns of a frame, or of an array whose columns have names.
 
@@ -185,6 +190,8 @@ def learn_columns(
         What is known of columns: what the user said, the formats of dates.
     gaps : bool, default=False
         Whether NaN may stay.
+    codes : bool, default=False
+        Whether a category becomes one column of codes.
     """
     frame = frame_of(X)
     if frame is None:
@@ -199,19 +206,21 @@ def learn_columns(
             kinds[name] = ("duplicate", f"the same as {first}")
     mixed = any(kind in ("date", "category", "text") for kind, _ in kinds.values())
     return [
-        _learned(frame[c], str(c), kinds[str(c)], read.get(str(c), {}), mixed, gaps) for c in frame.columns
+        _learned(frame[c], str(c), kinds[str(c)], read.get(str(c), {}), mixed, gaps, codes)
+        for c in frame.columns
     ]
 
 
-def _learned(column: Any, name: str, kind: tuple[str, str], how: Reading, mixed: bool, gaps: bool) -> Reading:
+def _learned(
+    column: Any, name: str, kind: tuple[str, str], how: Reading, mixed: bool, gaps: bool, codes: bool
+) -> Reading:
     if kind[0] in LEFT_OUT:
         return {"name": name, "kind": kind[0], "why": kind[1]}
     if kind[0] == "number":
         return {"name": name, **learn_number(column, how, scale=mixed, fill=not gaps)}
-    learn: Any = {"date": lambda c: learn_date(c, how), "category": learn_category, "text": learn_text}[
-        kind[0]
-    ]
-    return {"name": name, **learn(column)}
+    if kind[0] == "category":
+        return {"name": name, **learn_category(column, codes)}
+    return {"name": name, **(learn_date(column, how) if kind[0] == "date" else learn_text(column))}
 
 
 def fit_columns(
@@ -224,11 +233,16 @@ def fit_columns(
     """
     columns = learn_columns(X, names, read, gaps)
     frame = frame_of(X) if frame_of(X) is not None else _as_frame(X, names)
-    fitted = {}
-    if target is not None and y is not None and len(y) == len(frame):
-        by_name = frame.set_axis([str(c) for c in frame.columns], axis=1)
-        fitted = mean_targets(by_name, columns, np.asarray(y), target)
+    fitted = fit_targets(frame, columns, y, target)
     return columns, numbers_of(frame, columns, "fit", fitted)
+
+
+def fit_targets(frame: Any, columns: list[Reading], y: Any, target: str | None) -> dict[str, np.ndarray]:
+    """Add mean targets to categories of many values, and return those of the rows of the fit, cross-fitted."""
+    if target is None or y is None or len(y) != len(frame):
+        return {}
+    by_name = frame.set_axis([str(c) for c in frame.columns], axis=1)
+    return mean_targets(by_name, columns, np.asarray(y), target)
 
 
 def left_out(columns: list[Reading], owner: str) -> str:
@@ -287,8 +301,16 @@ def _parsed(column: Any, how: Reading) -> np.ndarray:
     return apply(column, {**plain, "parts": [], "fill": np.nan, "mean": 0.0, "scale": 1.0})[:, 0]
 
 
-def as_columns(dataset: Dataset, columns: list[Reading], owner: str) -> Dataset:
-    """Return a table with the columns that were learned, found by their names where the data have names."""
+def as_columns(
+    dataset: Dataset,
+    columns: list[Reading],
+    owner: str,
+    fitted: Mapping[str, np.ndarray] | None = None,
+) -> Dataset:
+    """Return a table with the columns that were learned, found by their names where the data have names.
+
+    ``fitted`` are the cross-fitted mean targets of the rows of a fit.
+    """
     X, names = dataset.X, [str(name) for name in dataset.feature_names or ()]
     kept = [column for column in columns if column["kind"] not in LEFT_OUT]
     wanted = [column["name"] for column in kept]
@@ -307,7 +329,7 @@ def as_columns(dataset: Dataset, columns: list[Reading], owner: str) -> Dataset:
         X = X if names == wanted else X[:, [names.index(name) for name in wanted]]
     else:
         frame = frame_of(X)
-        X = numbers_of(_as_frame(X, names) if frame is None else frame, columns, owner)
+        X = numbers_of(_as_frame(X, names) if frame is None else frame, columns, owner, fitted)
     shown = [heading for column in kept for heading in headings(column)]
     return replace(dataset, X=X, feature_names=shown or dataset.feature_names)
 

@@ -4,7 +4,8 @@
 number      as it is; where a model cannot take gaps, they get the median and a column that says so
 date        seconds, and the sine and cosine of month, weekday and hour where these differ
 category    a column of zeros and ones for each of the :data:`MOST` commonest values and one for all others;
-            with a target and more values than that, also the mean target of each value
+            with a target and more values than that, also the mean target of each value; or one column of
+            codes (``codes=True``), for trees that split sets of values
 text        tf-idf weights of words, projected onto their first singular vectors
 ==========  ==============================================================================================
 
@@ -32,6 +33,7 @@ __all__ = [
     "mean_targets",
 ]
 
+CODES = 254  # values of a category that scikit-learn's boosting takes as codes
 MOST = 30  # values of a category that get a column of their own
 _WORDS, _TOPICS = 2000, 30  # of a column of text
 _CYCLES = {"month": 12, "day_of_week": 7, "hour": 24}
@@ -56,9 +58,11 @@ def learn_date(column: Any, how: Reading) -> Reading:
     return {**found, "fill": _median(values), **_scaling(values)}
 
 
-def learn_category(column: Any) -> Reading:
+def learn_category(column: Any, codes: bool = False) -> Reading:
     """Return the commonest values of a category; a gap is one of them, the last."""
     counts = keys(column).value_counts()
+    if codes:
+        return {"kind": "category", "values": sorted(map(str, counts.index[:CODES])), "codes": True}
     if len(counts) > MOST:
         enough = max(2, len(column) // 500)
         common = counts[counts >= enough].index[:MOST]
@@ -150,6 +154,8 @@ def headings(how: Reading) -> list[str]:
         return [name] + [f"{name} {part} {wave}" for part in how["parts"] for wave in ("sin", "cos")]
     if kind == "text":
         return [f"{name} topic {i}" for i in range(how["components"].shape[0])]
+    if "codes" in how:
+        return [name]
     shown = [f"{name}={value}" for value in how["values"]] + [f"{name}=other"] * how.get("other", False)
     means = how["means"].shape[1] if "means" in how else 0
     return shown + [f"{name} mean target" + (f" {i}" if means > 1 else "") for i in range(means)]
@@ -180,6 +186,8 @@ def _category(column: Any, how: Reading, fitted: np.ndarray | None) -> np.ndarra
     known = [value for value in how["values"] if value is not None]
     given = keys(column)
     codes = pd.Index(known, dtype=object).get_indexer(given.to_numpy(dtype=object))
+    if "codes" in how:  # gaps, and values that were not met in the fit, are missing
+        return np.where(codes < 0, np.nan, codes)[:, None]
     codes = np.where(given.isna(), len(known) if None in how["values"] else -1, codes)
     other = how.get("other", False)  # absent: no others; False: others, but no column for them
     width = len(how["values"]) + other
