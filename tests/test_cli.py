@@ -1,6 +1,8 @@
-"""The command line, through real subprocesses."""
+"""The command line: in this process, because torch takes seconds to import, and some of it as a command of its own."""
 
+import contextlib
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -17,10 +19,15 @@ def corollary(*words, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
-def good(*words, cwd=None):
-    done = corollary(*words, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def good(*words, cwd="."):
+    """Run the command line in this process and return what it prints."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.chdir(cwd):
+        patch.setattr(sys, "argv", ["corollary", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert not stop.value.code
+    return out.getvalue()
 
 
 def table(path):
@@ -139,18 +146,10 @@ def test_a_topic_model_of_texts_meets_new_texts(workplace):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch, capsys):
-    """A function that runs the command line in this process, in an empty directory, and returns what it prints."""
+def here(tmp_path, monkeypatch):
+    """The command line in an empty directory."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["corollary", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert not stop.value.code
-        return capsys.readouterr().out
-
-    return call
+    return good
 
 
 def test_a_label_for_every_step(here):
