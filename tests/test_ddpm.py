@@ -155,8 +155,8 @@ def ring(n=600, seed=0):
 
 def test_a_ring_of_eight_is_learned_and_labels_are_obeyed():
     X, y = ring()
-    plan = Training(epochs=250, learning_rate=2e-3, batch_size=64)
-    model = DDPM(200, width=64, n_layers=2, conditional=True, training=plan, random_state=0).fit(X, y)
+    plan = Training(epochs=120, learning_rate=3e-3, batch_size=64)
+    model = DDPM(100, width=64, n_layers=2, conditional=True, training=plan, random_state=0).fit(X, y)
     centres = np.array([X[y == k].mean(0) for k in range(8)])
     wanted = np.arange(400) % 8
     drawn = model.sample(400, wanted)
