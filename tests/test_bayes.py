@@ -1,6 +1,8 @@
 """Samplers: moments of known targets, detailed balance, step errors, calibration, exact resume, bad input."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import chi2
 
 import corollary
+from bayes_reference import EFFECTS, ERRORS, regression_data
 from corollary import Run, bayes
 from corollary.bayes.adaptation import Spread, windows
 from corollary.bayes.density import Target
@@ -142,6 +145,45 @@ def test_divergences_are_counted_and_located(cls):
     with pytest.warns(CorollaryWarning, match="20 of 40 transitions after the warm-up diverged"):
         sampler.fit(stiff, np.ones(2))
     assert sampler.statistics_["diverging"][0].all() and not sampler.statistics_["diverging"][1].any()
+
+
+REFERENCE = json.loads(Path(__file__).with_name("bayes_reference.json").read_text())
+
+
+def check_against_blackjax(name, draws):
+    """Means within 4 Monte-Carlo errors of both."""
+    table, wanted = bayes.summary(draws), REFERENCE[name]
+    error = np.hypot(table["mcse_mean"], wanted["mcse"])
+    assert (np.abs(table["mean"] - wanted["mean"]) < 4 * error).all(), table
+    assert table["r_hat"].max() < 1.05
+
+
+@pytest.mark.filterwarnings("ignore::corollary.errors.CorollaryWarning")  # a few paths may diverge
+def test_eight_schools_as_by_blackjax():
+    y, sigma = (torch.tensor(values).double() for values in (EFFECTS, ERRORS))
+
+    def log_density(t):
+        mu, log_tau, z = t[:, 0], t[:, 1], t[:, 2:]
+        prior = (
+            -0.5 * (mu / 5) ** 2 - torch.log1p((log_tau.exp() / 5) ** 2) + log_tau - 0.5 * z.square().sum(1)
+        )
+        return prior - 0.5 * ((y - mu[:, None] - log_tau.exp()[:, None] * z) / sigma).square().sum(1)
+
+    draws = (
+        bayes.NUTS(60, 40, 100, target_acceptance=0.9, random_state=0).fit(log_density, np.zeros(10)).draws_
+    )
+    effects = draws[..., :1] + np.exp(draws[..., 1:2]) * draws[..., 2:]
+    check_against_blackjax("schools", np.concatenate([draws[..., :2], effects], axis=2))
+
+
+@pytest.mark.parametrize(
+    "sampler", [bayes.HMC(50, 40, 100), bayes.MALA(100, 40, 200, thin=5)], ids=lambda s: type(s).__name__
+)
+def test_logistic_regression_as_by_blackjax(sampler):
+    X, y = (torch.as_tensor(part) for part in regression_data())
+    likelihood = lambda w, X, y: (w @ X.T) * y - torch.nn.functional.softplus(w @ X.T)
+    posterior = bayes.Posterior(lambda w: -0.5 * w.square().sum(1), likelihood, X, y)
+    check_against_blackjax("logistic", sampler.set_params(random_state=0).fit(posterior, np.zeros(5)).draws_)
 
 
 # --- the parts -------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ from corollary.bayes.langevin import SGHMC as SGHMC
 from corollary.bayes.langevin import SGLD as SGLD
 from corollary.bayes.langevin import ULA as ULA
 from corollary.bayes.metropolis import Metropolis as Metropolis
+from corollary.bayes.network import BayesianClassifier as BayesianClassifier
+from corollary.bayes.network import BayesianRegressor as BayesianRegressor
 from corollary.bayes.nuts import NUTS as NUTS
 from corollary.catalog import create as create
 from corollary.catalog import find as find

@@ -206,6 +206,8 @@ nuts             | NUTS            | bayes.nuts             | log-density | | sa
 langevin         | MALA            | bayes.langevin         | log-density | | sampler | Metropolis-adjusted Langevin algorithm
 ula              | ULA             | bayes.langevin         | log-density | | sampler | Unadjusted Langevin algorithm
 sgld             | SGLD            | bayes.langevin         | log-density | | sampler | Stochastic gradient Langevin dynamics
+bayesian-net     | BayesianClassifier | bayes.network       | table | classifier | | Posterior of a network's weights, for classes
+bayesian-net-regressor | BayesianRegressor | bayes.network  | table | regressor | | Posterior of a network's weights, for numbers
 sghmc            | SGHMC           | bayes.langevin         | log-density | | sampler | Stochastic gradient Hamiltonian Monte Carlo
 # kernels
 nngp             | NNGP            | kernels.wide | table image | regressor | | Gaussian process of an infinitely wide network (NNGP)

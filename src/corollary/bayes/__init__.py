@@ -5,9 +5,12 @@ from corollary.bayes.diagnostics import bfmi, ess, mcse, r_hat, summary, to_arvi
 from corollary.bayes.hmc import HMC
 from corollary.bayes.langevin import MALA, SGHMC, SGLD, ULA
 from corollary.bayes.metropolis import Metropolis
+from corollary.bayes.network import BayesianClassifier, BayesianRegressor
 from corollary.bayes.nuts import NUTS
 
 __all__ = [
+    "BayesianClassifier",
+    "BayesianRegressor",
     "HMC",
     "MALA",
     "NUTS",

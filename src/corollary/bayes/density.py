@@ -66,12 +66,19 @@ class Posterior:
 
     def __call__(self, theta: Tensor) -> Tensor:
         """Return eq. 1, (chains, d) -> (chains,)."""
-        return self.log_prior(theta) + self._rows(theta, self.data).sum(1)
+        return self._prior(theta) + self._rows(theta, self.data).sum(1)
 
     def estimate(self, theta: Tensor, rows: Tensor) -> Tensor:
         """Return eq. 2 for a batch of row numbers."""
         batch = tuple(part[rows] for part in self.data)
-        return self.log_prior(theta) + self._rows(theta, batch).sum(1) * (len(self) / len(rows))
+        return self._prior(theta) + self._rows(theta, batch).sum(1) * (len(self) / len(rows))
+
+    def _prior(self, theta: Tensor) -> Tensor:
+        found = self.log_prior(theta)
+        if not isinstance(found, Tensor) or found.shape != theta.shape[:1]:
+            must = f"log_prior must return one value per chain, a tensor of shape ({len(theta)},)"
+            raise errors.value("Posterior", must, _shape(found), "Sum over the last axis.")
+        return found
 
     def _rows(self, theta: Tensor, rows: tuple[Tensor, ...]) -> Tensor:
         found = self.log_likelihood(theta, *rows)

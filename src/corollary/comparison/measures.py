@@ -11,6 +11,7 @@ import numpy as np
 
 from corollary import errors
 from corollary.data.dataset import Dataset
+from corollary.metrics.calibration import calibration_error
 
 __all__ = [
     "answers",
@@ -90,14 +91,6 @@ def _auc(code: np.ndarray, chances: np.ndarray) -> float:
         return float("nan")
     chosen = present[-1:] if chances.shape[1] == 2 else present
     return float(np.mean([roc_auc_score(code == c, chances[:, c]) for c in chosen]))
-
-
-def calibration_error(chances: np.ndarray, code: np.ndarray, bins: int = 10) -> float:
-    """Return the mean distance between the confidence in the predicted class and how often it is right."""
-    confidence, right = chances.max(1), chances.argmax(1) == code
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = np.bincount(place, confidence - right, minlength=bins)
-    return float(np.abs(gaps).sum() / len(code))
 
 
 # --- numbers ---------------------------------------------------------------------------------------------
