@@ -226,11 +226,11 @@ def test_pairs_and_weights_do_not_depend_on_the_company(barely_trained):
 
 def test_words_as_units():
     X = ["the red cat", "the blue dog", "a red dog", "a blue cat"] * 6
-    y = ["el gato rojo", "el perro azul", "un perro rojo", "un gato azul"] * 6
+    y = ["El gato rojo.", "El perro azul.", "un perro Rojo", "un gato azul"] * 6
     model = Seq2Seq(unit="word", width=32, training=Training(60, learning_rate=0.01), random_state=0).fit(
         X, y
     )
-    assert model.predict(["The red cat", "a red dog"]) == ["el gato rojo", "un perro rojo"]
+    assert model.predict(["The red cat", "a red dog"]) == ["El gato rojo.", "un perro Rojo"]
 
 
 def test_seq2seq_bad_input():

@@ -178,7 +178,7 @@ class Transformer(BaseTranslator):
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     unit : {"character", "word"}, default="character"
-        What a symbol is.
+        What a symbol is. Words of X are read in lower case, those of y keep theirs.
     vocabulary_size : int, default=20000
         How many of the most frequent symbols are told apart.
     beam_size : int, default=1

@@ -61,14 +61,14 @@ class BaseTranslator(GradientTrained):
         with torch.inference_mode():
             for rows, tokens, lengths in in_batches(data, 4096 // self.beam_size):
                 for row, codes in zip(rows.tolist(), self._answer(tokens, lengths)):
-                    out[row] = words.decode(codes, self.target_vocabulary_, self.unit)
+                    out[row] = words.decode(codes, self.target_vocabulary_, self._target_unit)
         return out
 
     def score(self, X, y=None):
-        """Return the share of texts that come out exactly as in y, up to case and spaces if the unit is the word."""
+        """Return the share of texts that come out exactly as in y, up to spaces if the unit is the word."""
         y, texts = given_target(self, X, y), self._query(X)
-        wanted = [words.split(text, self.unit) for text in self._check_y(texts, y, filled=False)]
-        found = [words.split(text, self.unit) for text in self.predict(texts)]
+        wanted = [words.split(text, self._target_unit) for text in self._check_y(texts, y, filled=False)]
+        found = [words.split(text, self._target_unit) for text in self.predict(texts)]
         return float(np.mean([a == b for a, b in zip(wanted, found)]))
 
     def score_pairs(self, X, y):
@@ -80,6 +80,11 @@ class BaseTranslator(GradientTrained):
                 losses, _ = _losses(self.module_, *batch)
                 out[rows.numpy()] = -losses.double().sum(1).cpu().numpy()
         return out
+
+    @property
+    def _target_unit(self) -> str:
+        """Words are read in lower case and written as people write them."""
+        return "cased word" if self.unit == "word" else self.unit
 
     # --- hooks -------------------------------------------------------------------------------------------
 
@@ -100,9 +105,9 @@ class BaseTranslator(GradientTrained):
 
     def _measure(self, data: Data) -> None:
         self.vocabulary_ = words.vocabulary(data.X, self.unit, self.vocabulary_size)
-        self.target_vocabulary_ = words.vocabulary(data.y, self.unit, self.vocabulary_size)
+        self.target_vocabulary_ = words.vocabulary(data.y, self._target_unit, self.vocabulary_size)
         self.longest_ = (
-            max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self.unit)) + 1
+            max(len(part) for part in words.encode(data.y, self.target_vocabulary_, self._target_unit)) + 1
         )
 
     def _aim(self) -> Any:
@@ -125,7 +130,7 @@ class BaseTranslator(GradientTrained):
 
     def _targets(self, texts: list[str]) -> Ragged:
         """Return texts between the begin and the end symbol."""
-        parts = words.encode(texts, self.target_vocabulary_, self.unit)
+        parts = words.encode(texts, self.target_vocabulary_, self._target_unit)
         framed = [np.concatenate([[words.BEGIN], part[: self.max_length], [words.END]]) for part in parts]
         return Ragged.of(framed, device=self._device())
 

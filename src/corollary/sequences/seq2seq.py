@@ -164,7 +164,7 @@ class Seq2Seq(BaseTranslator):
     mixing_schedule : {"linear", "constant"}, default="linear"
         Whether that probability grows over the fit from 0, since first symbols are of no use, or holds throughout.
     unit : {"character", "word"}, default="character"
-        What a symbol is.
+        What a symbol is. Words of X are read in lower case, those of y keep theirs.
     vocabulary_size : int, default=20000
         How many of the most frequent symbols are told apart.
     beam_size : int, default=1

@@ -26,8 +26,10 @@ TIGHT = re.compile(r"\s+(?=[.,;:!?)\]}'’])|(?<=[¿¡(\[{])\s+")  # the space b
 
 
 def split(text: str, unit: str) -> list[str]:
-    """Return the words and punctuation marks of a text in lower case, or its characters as they are."""
-    return WORD.findall(text.lower()) if unit == "word" else list(text)
+    """Return words and punctuation marks, in lower case ("word") or as written ("cased word"), or characters."""
+    if unit == "character":
+        return list(text)
+    return WORD.findall(text.lower() if unit == "word" else text)
 
 
 def vocabulary(texts: Iterable[str], unit: str, max_size: int | None = None, min_count: int = 1) -> list[str]:
@@ -60,4 +62,4 @@ def decode(codes: Iterable[int], units: Sequence[str], unit: str) -> str:
 
 def join(parts: Iterable[str], unit: str) -> str:
     """Return the text of words and marks, or of characters."""
-    return TIGHT.sub("", " ".join(parts)) if unit == "word" else "".join(parts)
+    return "".join(parts) if unit == "character" else TIGHT.sub("", " ".join(parts))
