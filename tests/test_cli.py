@@ -97,6 +97,29 @@ def test_a_run_directory_holds_everything(workplace):
     assert (run / "model.safetensors").exists()
 
 
+def test_attack_measures_a_run_and_writes_its_curve(workplace):
+    """One process each for the two ways out; what cannot be done says why."""
+    from corollary.cli.attacking import attack_run
+
+    words = ["--data", "flowers.csv", "--eps", "0.1,2", "--steps", "5", "-n", "40"]
+    rows = json.loads(good("attack", "runs/flowers", *words, "--json", "--out", "curve.png", cwd=workplace))
+    assert [row["eps"] for row in rows] == [0, 0.1, 2] and rows[2]["accuracy"] < rows[0]["accuracy"]
+    assert (workplace / "curve.png").read_bytes().startswith(b"\x89PNG")
+    options = {"norm": "l2", "attack": "deepfool", "steps": 20, "restarts": 1, "random_state": 0}
+    run, source = workplace / "runs/flowers", str(workplace / "flowers.csv")
+    found = attack_run(run, source, None, None, "0.5", "-9,9", None, workplace / "curve.csv", dict(options))
+    assert len(table(workplace / "curve.csv")) == len(found) == 2
+    for wrong, match in [
+        ({"eps": "much"}, "--eps: numbers must be separated by commas; got 'much'"),
+        ({"bounds": "1"}, "--bounds: there must be two numbers"),
+        ({"n": 0}, "-n must be at least 1"),
+        ({"options": {**options, "restarts": 3}}, "--restarts belongs to --attack pgd"),
+    ]:
+        given = {"eps": "0.5", "bounds": "none", "n": 5, "options": dict(options), **wrong}
+        with pytest.raises(ValueError, match=match):
+            attack_run(run, source, None, None, out=None, **given)
+
+
 def test_predict_writes_classes_and_probabilities(workplace):
     good(
         "predict",
@@ -275,7 +298,7 @@ def test_nothing_found_is_said(here, tmp_path):
 
 def test_csv_holds_no_formulas(tmp_path):
     columns = [["=1+1", "@SUM(A1)", "plain", "-3.5", "-x"], [-1.0, 2.0, 3.0, 4.0, 5.0]]
-    using._write(tmp_path / "out.csv", ["=name", "number"], columns)
+    using.write_columns(tmp_path / "out.csv", ["=name", "number"], columns)
     with open(tmp_path / "out.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["'=name", "number"]

@@ -245,6 +245,14 @@ label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser
 curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Easy samples first
 bagging          | BaggingClassifier | regularisation.bagging | table | classifier | | Bootstrap samples and averaged probabilities
 bagging-regressor | BaggingRegressor | regularisation.bagging | table | regressor | | Bootstrap samples and averaged predictions
+# robustness
+fgsm             | fgsm            | attack.pgd          | table | | function | Fast gradient sign method, an attack of one step
+pgd              | pgd             | attack.pgd          | table | | function | Projected gradient attack in l1, l2 and l-infinity balls
+deepfool         | deepfool        | attack.deepfool     | table | | function | Smallest change of an input that changes its class
+adversarial-training | PGD         | attack.pgd          | table | | regulariser | Training on the worst inputs near each sample
+spectral-penalty | Spectral        | engine.spectral     | table | | regulariser | Penalties on operator norms of layers and Jacobians
+lipschitz        | product_bound   | theory.lipschitz    | table | | function | Lipschitz bounds, slopes at inputs, certified radii
+randomised-smoothing | smooth      | attack.smoothing    | table | | function | Certified radii from answers to noisy inputs
 # data
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 # metrics

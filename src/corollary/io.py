@@ -34,6 +34,7 @@ TEMPORARY = ".tmp"  # how the name of a file ends that is not whole yet
 HELPERS = {
     **dict.fromkeys(("Net", "NetClassifier", "NetRegressor"), "corollary.networks.net"),
     "Training": "corollary.engine.training",
+    **dict.fromkeys(("FGSM", "PGD"), "corollary.attack.pgd"),
     **dict.fromkeys(
         (
             "ClipNorm",

@@ -38,7 +38,7 @@ from corollary import errors
 from corollary.attack.balls import check_norm, column, lengths, project, steepest, uniform
 from corollary.attack.base import Attack, AttackResult, Given, check_bounds, objective
 from corollary.engine.batches import Batch
-from corollary.engine.regularisers import Regulariser
+from corollary.engine.regulariser import Regulariser
 
 __all__ = ["FGSM", "PGD", "ascend", "fgsm", "pgd"]
 

@@ -1,4 +1,4 @@
-"""The commands: list, show, data, fit, predict, sample, export, compute, compare, runs, demo, check, formula."""
+"""The commands: list, show, data, fit, predict, sample, export, attack, compute, compare, runs, demo, check, formula."""
 
 from __future__ import annotations
 
@@ -231,6 +231,42 @@ def sample(
     from corollary.cli.using import sample_from
 
     say(sample_from(run, n, out, seed))
+
+
+@app.command()
+def attack(
+    run: Annotated[Path, typer.Argument(help="A run directory, or a model file, of a classifier.")],
+    source: Source,
+    eps: Annotated[str, typer.Option(help="Radii, separated by commas.")] = "0.01,0.03,0.1,0.3",
+    norm: Annotated[str, typer.Option(help="linf, l2 or l1.")] = "linf",
+    method: Annotated[str, typer.Option("--attack", help="pgd, fgsm or deepfool.")] = "pgd",
+    steps: Annotated[int, typer.Option(help="Gradient steps of pgd and deepfool.")] = 40,
+    restarts: Annotated[int, typer.Option(help="Random starts of pgd.")] = 1,
+    bounds: Annotated[
+        str, typer.Option(help="low,high of every input; none; auto is 0,1 for images and none for tables.")
+    ] = "auto",
+    n: Annotated[int | None, typer.Option("-n", help="Attack so many samples, the first.")] = None,
+    kind: Kind = None,
+    target: Target = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the curve goes: .png, .csv, .json, .npy, .npz or .txt.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the accuracy of a fitted classifier under attack, over the radius."""
+    from corollary.cli.attacking import attack_run
+
+    options = {"norm": norm, "attack": method, "steps": steps, "restarts": restarts, "random_state": seed}
+    rows = attack_run(run, source, kind, target, eps, bounds, n, out, options)
+    if as_json:
+        show_json(rows)
+    else:
+        table(
+            ("eps", "accuracy", "low", "high"), [[f"{value:.4g}" for value in row.values()] for row in rows]
+        )
+        if out is not None:
+            say(f"The curve is in {out}")
 
 
 @app.command()

@@ -19,10 +19,10 @@ from corollary.data.dataset import Dataset
 from corollary.engine.directory import busy
 from corollary.engine.loop import STOPS
 
-__all__ = ["export_to", "list_runs", "predict_with", "sample_from"]
+__all__ = ["export_to", "list_runs", "open_run", "predict_with", "read_for", "sample_from", "write_columns"]
 
 
-def _open(run: Path) -> tuple[Any, dict[str, Any]]:
+def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
     """Return the model of a run directory or file, and the run's configuration."""
     from corollary import io
 
@@ -51,7 +51,7 @@ def _beside(run: Path, name: str) -> dict[str, Any]:
 
 def export_to(run: Path, out: Path) -> str:
     """Write the model of a run as an ONNX graph, and return a line that says what it takes and gives."""
-    model, _ = _open(run)
+    model, _ = open_run(run)
     if not hasattr(model, "to_onnx"):
         must = "only models that are networks have an ONNX graph"
         raise errors.value("export", must, type(model).__name__, "Use the model file with corollary.load.")
@@ -60,6 +60,28 @@ def export_to(run: Path, out: Path) -> str:
     graph = onnx.load(model.to_onnx(out), load_external_data=False).graph
     takes, gives = (", ".join(slot.name for slot in slots) for slots in (graph.input, graph.output))
     return f"{type(model).__name__} in {out}: {takes} -> {gives}"
+
+
+def read_for(
+    model: Any,
+    config: dict[str, Any],
+    run: Path,
+    source: str,
+    kind: str | None,
+    target: str | None,
+    columns: list[str] | None = None,
+) -> tuple[Dataset, Dataset, dict[str, Any]]:
+    """Return data as they were read, as a fitted model takes them, and how the data of its fit were read."""
+    from corollary import data
+    from corollary.data.convert import as_input
+
+    kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
+    reading = {**getattr(model, "reading_", {}), **_beside(run, "reading.json")}
+    if hasattr(model, "columns_"):
+        reading["columns"] = model.columns_
+    _compare_told(parse_columns(columns or []), reading.get("columns", ()))
+    given = data.load(source, kind, target, reading=reading)
+    return given, as_input(given, model.input, type(model).__name__, reading, model.also), reading
 
 
 def predict_with(
@@ -71,24 +93,16 @@ def predict_with(
     columns: list[str] | None = None,
 ) -> str:
     """Give data to a fitted model, write what it makes of them, and return a line that says so."""
-    from corollary import data
-    from corollary.data.convert import as_input
     from corollary.roletable import entries_of
 
-    model, config = _open(run)
-    kind = kind or config.get("data", {}).get("kind" if model.input == "ratings" else "given_kind")
-    reading = {**getattr(model, "reading_", {}), **_beside(run, "reading.json")}
-    if hasattr(model, "columns_"):
-        reading["columns"] = model.columns_
-    _compare_told(parse_columns(columns or []), reading.get("columns", ()))
-    given = data.load(source, kind, target, reading=reading)
-    dataset = as_input(given, model.input, type(model).__name__, reading, model.also)
+    model, config = open_run(run)
+    given, dataset, reading = read_for(model, config, run, source, kind, target, columns)
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
     names, columns, array = table(model, dataset, _beside(run, "labels.json"))
     names, columns = _marked(names, columns, given, reading)
-    _write(out, names, columns, array)
+    write_columns(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
 
 
@@ -200,7 +214,7 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
     """Draw from a generator or a language model, write the draws, and return a line that says so."""
     from corollary.roletable import entries_of
 
-    model, config = _open(run)
+    model, config = open_run(run)
     if seed is not None and "random_state" in model.get_params():
         model.set_params(random_state=seed)
     draw = next((role.draw for role in entries_of(type(model)) if role.draw is not None), None)
@@ -211,7 +225,7 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         )
     drawn = draw(model, n)
     if isinstance(drawn, list):
-        _write(out, ["text"], [drawn])
+        write_columns(out, ["text"], [drawn])
         return f"{n} texts in {out}"
     drawn = np.asarray(drawn)
     shape = config.get("data", {}).get("image_shape")
@@ -225,7 +239,7 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
     else:
         flat = drawn.reshape(n, -1)
-        _write(
+        write_columns(
             out,
             [f"x{i}" for i in range(flat.shape[1])],
             [*flat.T],
@@ -249,7 +263,7 @@ def harmless(cell: Any) -> Any:
     return cell
 
 
-def _write(path: Path, names: list[str], columns: list[Any], array: Any = None) -> None:
+def write_columns(path: Path, names: list[str], columns: list[Any], array: Any = None) -> None:
     """Write columns as .csv, .json or .txt, or as an array in .npy or .npz."""
     if path.suffix == ".csv":
         with open(path, "w", newline="", encoding="utf-8") as file:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["Batch", "Batches", "TensorBatches", "epoch_order"]
+__all__ = ["Batch", "Batches", "TensorBatches", "epoch_order", "float_type", "typed"]
 
 COPY_LIMIT = 2**30  # bytes: larger data are gathered batch by batch instead of permuted at once
 
@@ -112,3 +112,20 @@ def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
     """Return the order of ``n`` samples, which depends on (seed, epoch) only."""
     mixed = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
     return torch.randperm(n, generator=torch.Generator().manual_seed(mixed))
+
+
+def float_type(module: nn.Module) -> torch.dtype | None:
+    """Return the type of the module's weights, where it has any."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
+
+
+def typed(module: nn.Module, batch: Batch) -> Batch:
+    """Return a batch in the type of the module's weights, which the run's precision may have changed."""
+    dtype = float_type(module)
+    if dtype is None:
+        return batch
+
+    def change(t: Any) -> Any:
+        return t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
+
+    return Batch(tuple(map(change, batch.inputs)), change(batch.target), change(batch.weight), batch.size)

@@ -18,6 +18,7 @@ chooses the samples of an epoch; ``state()`` and ``restore(state)`` if it rememb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from corollary import errors
 from corollary.engine.batches import Batch
 from corollary.engine.curriculum import Curriculum
 from corollary.engine.regulariser import HOOKS, Regulariser
+from corollary.engine.spectral import Spectral
 from corollary.optim.directions import project, soft_threshold
 
 __all__ = [
@@ -276,47 +278,6 @@ class WeightDecay(Regulariser):
         return loss
 
 
-class Spectral(Regulariser):
-    """Add half the squared largest singular value of every layer, times this, to the loss.
-
-    One power iteration an update follows the singular vectors as the weights move.
-    """
-
-    name = "spectral"
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-
-    def attach(self, learner: Any) -> None:
-        """Begin with the leading singular vectors."""
-        super().attach(learner)
-        self._check(0.0)
-        self._u = [
-            torch.linalg.svd(W.detach().flatten(1), full_matrices=False)[0][:, 0]
-            for W in learner.players[0].matrices
-        ]
-
-    def on_loss(self, loss: Tensor, module: nn.Module, batch: Batch) -> Tensor:
-        """Return the penalised loss."""
-        for i, p in enumerate(self._learner.players[0].matrices):
-            W = p.flatten(1)
-            with torch.no_grad():
-                v = nn.functional.normalize(W.T @ self._u[i], dim=0)
-                u = W @ v
-                if u.any():  # weights of zero point nowhere
-                    self._u[i] = nn.functional.normalize(u, dim=0)
-            loss = loss + 0.5 * self.rate * (self._u[i] @ W @ v).square()
-        return loss
-
-    def state(self) -> dict[str, Any]:
-        """Return the singular vectors."""
-        return {"u": [u.clone() for u in self._u]}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a snapshot."""
-        self._u = [u.clone().to(old.device) for u, old in zip(state["u"], self._u)]
-
-
 # --- on the gradients ------------------------------------------------------------------------------------
 
 
@@ -502,6 +463,14 @@ class WeightNoise(Regulariser):
                 player.put(kept)
 
 
+def _adversary(value: Any) -> Any:
+    """Return the attack that a radius stands for."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        must = f"adversary must be a radius, a dict of PGD's parameters, or have one of {', '.join(HOOKS)}"
+        raise errors.kind("Training", must, type(value).__name__)
+    return import_module("corollary.attack").PGD(value)  # which stands above the engine
+
+
 # --- the table -------------------------------------------------------------------------------------------
 
 # The fields of Training that are regularisers, in the order in which they act.
@@ -512,7 +481,7 @@ FIELDS: dict[str, Any] = {
     "target_noise": TargetNoise,
     "label_smoothing": LabelSmoothing,
     "mixup": Mixup,
-    "adversary": None,
+    "adversary": _adversary,
     "weight_noise": WeightNoise,
     "spectral": Spectral,
     "clip_norm": ClipNorm,
@@ -529,9 +498,7 @@ def regularisers(training: Any) -> list[Any]:
         value = getattr(training, name)
         if value is None or (isinstance(value, int | float) and value == 0):
             continue
-        if not _is_one(value) and make is None:
-            raise errors.kind("Training", f"{name} must have one of {', '.join(HOOKS)}", type(value).__name__)
-        found.append(value if _is_one(value) else make(value))
+        found.append(value if _is_one(value) else _made(name, make, value))
     for value in training.regularisers or ():
         if not _is_one(value):
             do = "An unknown name may be a field of Training itself."
@@ -542,6 +509,18 @@ def regularisers(training: Any) -> list[Any]:
     if training.weight_decay and not training.decays_in_optimizer:
         found.append(WeightDecay(training.weight_decay))
     return found
+
+
+def _made(name: str, make: Any, value: Any) -> Any:
+    """Return the regulariser of a field: from its one number, or from a dict of its parameters."""
+    if not isinstance(value, dict) or name == "augment":  # whose dict are options of the augmentation
+        return make(value)
+    cls = import_module("corollary.attack").PGD if name == "adversary" else make
+    known = cls._get_param_names()
+    for key in value:
+        if key not in known:
+            raise errors.unknown("Training", f"parameter of {name}", str(key), known)
+    return cls(**value)
 
 
 def _is_one(value: Any) -> bool:

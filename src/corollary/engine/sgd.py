@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary import optim
-from corollary.engine.batches import Batch, Batches, epoch_order
+from corollary.engine.batches import Batch, Batches, epoch_order, float_type, typed
 from corollary.engine.learner import Metrics, State, freeze
 from corollary.engine.loop import pause_wanted
 from corollary.engine.objective import Objective
@@ -81,7 +81,7 @@ class GradientLearner:
         gradient: Callable[..., Tensor] | None = None,
         rule: str | None = None,
     ) -> None:
-        self.dtype = _float_type(module)
+        self.dtype = float_type(module)
         self.module = module.to(run.device)
         if run.precision is not None and run.precision.endswith("mixed"):
             self.module.float()  # the weights that half precision is mixed with are of single precision
@@ -407,23 +407,6 @@ def find_rate(learner: GradientLearner) -> float:
         return low
     slopes = np.gradient(np.array(losses[: 1 + int(np.argmin(losses))] or losses))
     return float(rates[int(np.argmin(slopes))]) if len(slopes) > 1 else low
-
-
-def _float_type(module: nn.Module) -> torch.dtype | None:
-    """Return the type of the module's weights, where it has any."""
-    return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
-
-
-def typed(module: nn.Module, batch: Batch) -> Batch:
-    """Return a batch in the type of the module's weights, which the run's precision may have changed."""
-    dtype = _float_type(module)
-    if dtype is None:
-        return batch
-
-    def change(t: Any) -> Any:
-        return t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
-
-    return Batch(tuple(map(change, batch.inputs)), change(batch.target), change(batch.weight), batch.size)
 
 
 @contextmanager

@@ -105,10 +105,12 @@ class Training(BaseEstimator):  # type: ignore[misc]
         Other views of images: options of :func:`corollary.data.augment.augment`, or ``transform(images, generator=rng)``.
     curriculum : array-like, "loss", "self-paced" or Curriculum, optional
         Begin with easy samples, by a score per sample or by the model's own loss.
-    spectral : float, optional
-        Penalty on half the squared largest singular value of every layer.
-    adversary : object, optional
-        Changes batches for the worse, as an attack with ``on_batch`` does.
+    spectral : float, dict or Spectral, optional
+        Penalty on half the squared largest singular value of every layer; with ``{"rate": 0.01, "of": "jacobian"}`` of the
+        Jacobian at every sample.
+    adversary : float, dict, PGD or FGSM, optional
+        Train on the worst inputs that an attack finds near each sample: a radius in the l-infinity norm, a dict of
+        :class:`corollary.attack.PGD`'s parameters, or the attack itself.
     regularisers : sequence of objects, optional
         One's own, with any of the hooks of :mod:`corollary.engine.regularisers`.
     average : float or "polyak", optional
@@ -182,7 +184,7 @@ class Training(BaseEstimator):  # type: ignore[misc]
         mixup: float | None = None,
         augment: Any = None,
         curriculum: Any = None,
-        spectral: float | None = None,
+        spectral: Any = None,
         adversary: Any = None,
         regularisers: Any = None,
         average: float | str | None = None,

@@ -7,10 +7,13 @@ from itertools import product
 import numpy as np
 import torch
 
+from corollary.formulas._library_tools import tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import orthogonal
 
 NORMS = (1.5, 2.0, 3.0, np.inf)
+NAMES = {2.0: "l2", np.inf: "linf"}  # the library's norms
+SIGNS = (-1, 1)  # the labels of two classes, in their order
 
 
 def dual(p):
@@ -27,6 +30,20 @@ def ball(rng, n, d, p, radius):
     """Random points of the l_p ball, many of them on its surface."""
     x = rng.normal(size=(n, d))
     return radius * x / norm(x, p)[:, None] * np.minimum(1, rng.uniform(0.2, 1.8, size=(n, 1)))
+
+
+def named(p):
+    """The library's name of a norm."""
+    if p not in NAMES:
+        raise ValueError(f"no norm {p}")
+    return NAMES[p]
+
+
+def library_ball(what, z, p, size):
+    """A function of the library's norm balls, for one vector."""
+    from corollary.attack import balls
+
+    return getattr(balls, what)(tensor(z)[None], named(p), float(size))[0].numpy()
 
 
 def vertices(d, radius):
@@ -72,14 +89,22 @@ def definition(rng, claim):
     return equal(claim(np.array(smallest), X), np.mean(walked), tol=1e-6, relative=True)
 
 
+def nearest_right(gap, w_true, w_i):
+    """The library's step to the boundary of one rival."""
+    from corollary.attack.deepfool import nearest_boundary
+
+    return nearest_boundary(tensor([[-gap]]), tensor((w_i - w_true)[None, None]), "l2")[0].numpy()
+
+
 @formula(
     "adv-deepfool-linear",
     latex=r"r_i = \frac{f_{true}(x) - f_i(x)}{\lVert w_{true} - w_i\rVert_2^2}(w_i - w_{true}), \qquad "
     r"r^* = \arg\min_i \lVert r_i\rVert_2",
     where="003 Adversarial robustness",
-    right=lambda gap, w_true, w_i: gap / np.sum((w_true - w_i) ** 2) * (w_i - w_true),
+    right=nearest_right,
     wrong=lambda gap, w_true, w_i: gap / np.sqrt(np.sum((w_true - w_i) ** 2)) * (w_i - w_true),
     systems=("deepfool",),
+    functions=("corollary.attack.deepfool.nearest_boundary",),
 )
 def deepfool_linear(rng, claim):
     """The shortest step to a rival of a linear classifier is along the difference of the two weight vectors.
@@ -141,7 +166,9 @@ def deepfool_lp(rng, claim):
 
 
 def steepest_right(z, p):
-    """The unit vector of l_p with the largest inner product with z."""
+    """The unit vector of l_p with the largest inner product with z; the library's, where it has the norm."""
+    if p in NAMES:
+        return library_ball("steepest", z, p, 1.0)
     q = dual(p)
     return np.sign(z) * np.abs(z) ** (q - 1) / norm(z, q) ** (q - 1)
 
@@ -155,6 +182,7 @@ def steepest_right(z, p):
     right=steepest_right,
     wrong=lambda z, p: np.sign(z) * np.abs(z) ** (dual(p) - 1) / norm(z, dual(p)),
     systems=("pgd", "fgsm"),
+    functions=("corollary.attack.balls.steepest",),
 )
 def steepest_ascent(rng, claim):
     """The steepest direction in an l_p ball uses the dual exponent and attains the dual norm."""
@@ -171,10 +199,8 @@ def steepest_ascent(rng, claim):
 
 
 def project(z, epsilon, p):
-    """Nearest point of the ball, for p = 2 and p = infinity."""
-    if p == 2:
-        return z * np.minimum(1, epsilon / np.linalg.norm(z))
-    return np.clip(z, -epsilon, epsilon)
+    """The library's nearest point of the ball, for p = 2 and p = infinity."""
+    return library_ball("project", z, p, epsilon)
 
 
 @formula(
@@ -234,6 +260,7 @@ def pgd(rng, claim):
         ),
     ),
     systems=("pgd",),
+    functions=("corollary.attack.balls.project",),
 )
 def projection(rng, claim):
     """The nearest point of a ball scales (l_2) or clips (l_infinity) only what sticks out.
@@ -261,7 +288,7 @@ def projection(rng, claim):
     "adv-fgsm",
     latex=r"x_{adv} = x + \epsilon\,\mathrm{sgn}(\nabla_x \ell)",
     where="003 Adversarial robustness",
-    right=lambda x, g, epsilon: x + epsilon * np.sign(g),
+    right=lambda x, g, epsilon: x + library_ball("steepest", g, np.inf, epsilon),
     wrong=lambda x, g, epsilon: x + epsilon * g / np.linalg.norm(g),
     errata=(
         Erratum(
@@ -275,6 +302,7 @@ def projection(rng, claim):
         ),
     ),
     systems=("fgsm",),
+    functions=("corollary.attack.balls.steepest",),
 )
 def fgsm(rng, claim):
     """One sign step is the best attack on a linear loss in the l_infinity ball: no corner does better."""
@@ -299,15 +327,25 @@ def robust_logistic(exponent):
     return loss
 
 
+def attacked_logistic(w, x, y, epsilon, p):
+    """The loss at the input that the library's attack finds; one step suffices for a linear model."""
+    from corollary.attack import fgsm
+
+    line = torch.nn.Linear(len(w), 1, bias=False).double().eval()
+    line.weight.data.copy_(tensor(w)[None])
+    return float(fgsm(line, x[None], [SIGNS.index(y)], eps=epsilon, norm=named(p), bounds=None).loss[0])
+
+
 @formula(
     "adv-training",
     latex=r"\min_\theta \mathbb{E}\max_{\lVert r\rVert_p \le \epsilon} \ell(f_\theta(x + r), y), \qquad "
     r"\max_{\lVert r\rVert_p \le \epsilon} \ell(y\,w^\top(x + r)) = "
     r"\ell(y\,w^\top x - \epsilon\lVert w\rVert_{p^*})",
     where="002, 003 Adversarial robustness",
-    right=robust_logistic(dual),
+    right=attacked_logistic,
     wrong=robust_logistic(lambda p: p),
     systems=("adversarial-training",),
+    functions=("corollary.attack.fgsm",),
 )
 def adversarial_training(rng, claim):
     """For a linear logistic model the worst case takes epsilon times the dual norm off the margin."""
@@ -316,17 +354,19 @@ def adversarial_training(rng, claim):
         w, x, epsilon = rng.normal(size=2), rng.normal(size=2), float(rng.uniform(0.3, 0.8))
         for p, perturbations in ((2.0, epsilon * circle(20000)), (np.inf, vertices(2, epsilon))):
             worst = np.logaddexp(0, -y * ((x + perturbations) @ w)).max()
-            outcomes.append(equal(claim(w, x, y, epsilon, p), worst, tol=1e-6))
+            found = claim(w, x, y, epsilon, p)
+            outcomes.append(equal(found, worst, tol=1e-6))
+            outcomes.append(equal(found, robust_logistic(dual)(w, x, y, epsilon, p), tol=1e-10))
     return all_of(*outcomes)
 
 
 def power_norm(W, steps=60):
-    """The largest singular value by the power method."""
-    v = np.ones(W.shape[1]) + 0.1 * np.arange(W.shape[1])
-    for _ in range(steps):
-        v = W.T @ (W @ v)
-        v /= np.linalg.norm(v)
-    return np.linalg.norm(W @ v)
+    """The largest singular value by the library's power method."""
+    from corollary.engine.operators import Matrix, power_iteration
+
+    A, v = Matrix(tensor(W)), tensor(1 + 0.1 * np.arange(W.shape[1]))[None]
+    u, v = power_iteration(A, v / v.norm(), steps)
+    return float((u * A(v)).sum())
 
 
 @formula(
@@ -336,7 +376,8 @@ def power_norm(W, steps=60):
     where="002 Adversarial robustness",
     right=lambda layers: np.prod([power_norm(W) for W in layers]),
     wrong=lambda layers: np.prod([np.linalg.norm(W) for W in layers]),
-    systems=("spectral-penalty",),
+    systems=("spectral-penalty", "lipschitz"),
+    functions=("corollary.engine.operators.power_iteration",),
 )
 def operator_norm(rng, claim):
     """No input direction is amplified by more than the product of the layers' largest singular values.

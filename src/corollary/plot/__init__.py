@@ -11,6 +11,7 @@ from corollary.plot.pictures import (
     predictions,
     probabilities,
     residuals,
+    robustness,
     save,
     series,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "predictions",
     "probabilities",
     "residuals",
+    "robustness",
     "save",
     "series",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "predictions",
     "probabilities",
     "residuals",
+    "robustness",
     "save",
     "series",
 ]
@@ -230,6 +232,23 @@ def codes(Z: Any, labels: Any = None) -> Figure:
             loc="center left",
             bbox_to_anchor=(1, 0.5),
         )
+    return figure
+
+
+def robustness(curves: Any, title: str = "") -> Figure:
+    """Return the accuracy under attack over the radius, with its interval.
+
+    ``curves`` is one of :func:`corollary.attack.evaluate`, or a dict of several by name.
+    """
+    named = curves if isinstance(curves, dict) else {"": curves}
+    figure, axes = _figure()
+    for (name, curve), colour in zip(named.items(), cycle((ACCENT, BASE, INK, SOFT))):
+        axes.plot(curve.eps, curve.accuracy, color=colour, marker="o", ms=3, lw=1.4, label=name)
+        axes.fill_between(curve.eps, curve.low, curve.high, color=colour, alpha=0.15, lw=0)
+    first = next(iter(named.values()))
+    axes.set(xlabel=f"radius ({first.norm})", ylabel="accuracy under attack", ylim=(0, 1.02), title=title)
+    if any(named):
+        axes.legend(fontsize=8, frameon=False)
     return figure
 
 

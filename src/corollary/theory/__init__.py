@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "certified_radius": "lipschitz",
     "convolution_matrix": "convolution",
     "dirichlet_energy": "graphs",
     "empirical_ntk": "ntk",
@@ -21,11 +22,14 @@ _WHERE = {
     "incidence": "graphs",
     "infinite_kernels": "infinite",
     "invariance": "symmetry",
+    "jacobian_norm": "lipschitz",
     "laplacian": "graphs",
+    "operator_norm": "lipschitz",
     "output_size": "convolution",
     "oversmoothing": "graphs",
     "oversquashing": "graphs",
     "parameter_count": "convolution",
+    "product_bound": "lipschitz",
     "receptive_field": "convolution",
     "vanishing_bound": "recurrence",
 }
@@ -35,6 +39,7 @@ _MODULES = (
     "bounds",
     "counting",
     "infinite",
+    "lipschitz",
     "ntk",
 )  # whose names mean something beside the module's own
 
