@@ -273,6 +273,17 @@ def test_deepfool_at_once_is_deepfool_one_at_a_time(net, images, labels):
     assert narrow.distance.mean() >= whole.distance.mean() - 1e-6
 
 
+def test_deepfool_goes_round_the_bounds():
+    """Where a coordinate cannot move, the distance is that to the boundary within the others."""
+    line = nn.Linear(4, 2, bias=False).double().eval()
+    line.weight.data.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [3.0, -2.0, 1.0, 0.5]]))
+    x = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=torch.float64)  # the second class lacks 2
+    bounds = ([0.0, 0.0, 0.0, 0.0], [1e-9, 1.0, 1.0, 1.0])
+    for norm, expected in [("l2", 2.0 / (4 + 1 + 0.25) ** 0.5), ("linf", 2.0 / (2 + 1 + 0.5))]:
+        found = attack.deepfool(line, x, [0], norm=norm, overshoot=1e-6, bounds=bounds)
+        assert found.success.all() and found.distance.item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_global_random_state_and_the_weights_are_left_alone(net, images):
     net.zero_grad(set_to_none=True)
     before, weights = torch.get_rng_state(), [p.clone() for p in net.parameters()]

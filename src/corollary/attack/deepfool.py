@@ -15,7 +15,8 @@ changes is lengthened by an overshoot :math:`\eta`, which carries it across the 
 The mean of :math:`\lVert r(x) \rVert / \lVert x \rVert` over inputs is the robustness score :math:`\hat\rho` (3).
 
 All samples are moved at once; those whose class has changed drop out of the batch, and the gradients of the rival classes
-are taken only for those that remain.
+are taken only for those that remain. A coordinate that stands at its bound and would be moved beyond it counts for nothing in
+(1), so that the others make up for it.
 
 References
 ----------
@@ -144,7 +145,7 @@ class DeepFool(Attack):
             won[active] = ~still
             if last or not still.any():
                 break
-            change = self._change(z, point, y[active], still)
+            change = self._change(given, z, point, y[active], still)
             active = active[still]
             total[active] += change
             if given.low is not None:
@@ -154,17 +155,23 @@ class DeepFool(Attack):
             steps[active] += 1
         return moved, steps, loss, won
 
-    def _change(self, z: Tensor, point: Tensor, y: Tensor, still: Tensor) -> Tensor:
-        """Return eq. 1 for the samples that are still of their class."""
+    def _change(self, given: Given, z: Tensor, point: Tensor, y: Tensor, still: Tensor) -> Tensor:
+        """Return eq. 1 for the samples that are still of their class, along the coordinates that bounds leave free."""
         count = z.shape[1] if self.candidates is None else min(self.candidates, z.shape[1])
         rivals = z.detach().scatter(1, y[:, None], -torch.inf).topk(count - 1, dim=1).indices  # (n, k)
         h = z.gather(1, rivals) - z.gather(1, y[:, None])
         weight = still.to(z.dtype)
-        slopes = [
-            torch.autograd.grad(h[:, j], point, weight, retain_graph=j < count - 2)[0][still]
-            for j in range(count - 1)
-        ]
-        return nearest_boundary(h.detach()[still], torch.stack(slopes), self.norm)
+        slopes = torch.stack(
+            [
+                torch.autograd.grad(h[:, j], point, weight, retain_graph=j < count - 2)[0][still]
+                for j in range(count - 1)
+            ]
+        )
+        if given.low is not None and given.high is not None:
+            here = point.detach()[still]
+            stuck = ((slopes > 0) & (here >= given.high)) | ((slopes < 0) & (here <= given.low))
+            slopes = slopes.masked_fill(stuck, 0)
+        return nearest_boundary(h.detach()[still], slopes, self.norm)
 
     def _finite(self, z: Tensor) -> None:
         if not torch.isfinite(z).all():

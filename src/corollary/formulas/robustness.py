@@ -210,6 +210,7 @@ def project(z, epsilon, p):
     right=lambda x, here, v, alpha, epsilon, p: x + project(here + alpha * v - x, epsilon, p),
     wrong=lambda x, here, v, alpha, epsilon, p: here + project(alpha * v, epsilon, p),
     systems=("pgd",),
+    functions=("corollary.attack.balls.project",),
 )
 def pgd(rng, claim):
     """Projected ascent climbs the loss and returns to the ball around the clean input after every step.
@@ -360,13 +361,13 @@ def adversarial_training(rng, claim):
     return all_of(*outcomes)
 
 
-def power_norm(W, steps=60):
-    """The largest singular value by the library's power method."""
-    from corollary.engine.operators import Matrix, power_iteration
+def power_norm(W):
+    """The largest singular value by the library's power method on the Jacobian of a linear layer."""
+    from corollary.theory import jacobian_norm
 
-    A, v = Matrix(tensor(W)), tensor(1 + 0.1 * np.arange(W.shape[1]))[None]
-    u, v = power_iteration(A, v / v.norm(), steps)
-    return float((u * A(v)).sum())
+    line = torch.nn.Linear(W.shape[1], W.shape[0], bias=False).double()
+    line.weight.data.copy_(tensor(W))
+    return float(jacobian_norm(line, np.zeros((1, W.shape[1])))[0])
 
 
 @formula(
@@ -377,7 +378,7 @@ def power_norm(W, steps=60):
     right=lambda layers: np.prod([power_norm(W) for W in layers]),
     wrong=lambda layers: np.prod([np.linalg.norm(W) for W in layers]),
     systems=("spectral-penalty", "lipschitz"),
-    functions=("corollary.engine.operators.power_iteration",),
+    functions=("corollary.theory.jacobian_norm",),
 )
 def operator_norm(rng, claim):
     """No input direction is amplified by more than the product of the layers' largest singular values.

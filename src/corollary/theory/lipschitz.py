@@ -58,6 +58,10 @@ SLOPED = {
     F.silu, F.sigmoid, F.softplus, F.softsign, F.tanh, F.tanhshrink, torch.relu, torch.sigmoid, torch.tanh, "relu", "sigmoid",
     "tanh",
 }  # fmt: skip
+RESHAPED = {
+    torch.flatten, torch.permute, torch.reshape, torch.squeeze, torch.transpose, torch.unsqueeze, "contiguous", "flatten",
+    "permute", "reshape", "squeeze", "transpose", "unsqueeze", "view",
+}  # fmt: skip
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 
 
@@ -264,6 +268,8 @@ def _factor(graph: fx.GraphModule, node: fx.Node, used: list[fx.Node], values: d
     if isinstance(part, POOLS):
         return _overlap(part)
     if isinstance(part, nn.Identity | nn.Flatten | nn.modules.dropout._DropoutNd):
+        return 1.0
+    if node.target in RESHAPED:
         return 1.0
     (source,) = used
     shape = tuple(values[source].shape[1:])
