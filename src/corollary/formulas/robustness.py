@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from corollary.formulas._library_tools import tensor
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import orthogonal
 
@@ -332,8 +332,7 @@ def attacked_logistic(w, x, y, epsilon, p):
     """The loss at the input that the library's attack finds; one step suffices for a linear model."""
     from corollary.attack import fgsm
 
-    line = torch.nn.Linear(len(w), 1, bias=False).double().eval()
-    line.weight.data.copy_(tensor(w)[None])
+    line = built(lambda: torch.nn.Linear(len(w), 1, bias=False), weight=w)
     return float(fgsm(line, x[None], [SIGNS.index(y)], eps=epsilon, norm=named(p), bounds=None).loss[0])
 
 
@@ -365,8 +364,7 @@ def power_norm(W):
     """The largest singular value by the library's power method on the Jacobian of a linear layer."""
     from corollary.theory import jacobian_norm
 
-    line = torch.nn.Linear(W.shape[1], W.shape[0], bias=False).double()
-    line.weight.data.copy_(tensor(W))
+    line = built(lambda: torch.nn.Linear(W.shape[1], W.shape[0], bias=False), weight=W)
     return float(jacobian_norm(line, np.zeros((1, W.shape[1])))[0])
 
 
