@@ -30,6 +30,11 @@ from corollary import sets as sets
 from corollary import testing as testing
 from corollary import theory as theory
 from corollary import vision as vision
+from corollary.attack.deepfool import deepfool as deepfool
+from corollary.attack.pgd import PGD as PGD
+from corollary.attack.pgd import fgsm as fgsm
+from corollary.attack.pgd import pgd as pgd
+from corollary.attack.smoothing import smooth as smooth
 from corollary.bayes.hmc import HMC as HMC
 from corollary.bayes.langevin import MALA as MALA
 from corollary.bayes.langevin import SGHMC as SGHMC
@@ -73,6 +78,7 @@ from corollary.engine.regularisers import LabelSmoothing as LabelSmoothing
 from corollary.engine.regularisers import NormBall as NormBall
 from corollary.engine.regularisers import WeightDecay as WeightDecay
 from corollary.engine.run import Run as Run
+from corollary.engine.spectral import Spectral as Spectral
 from corollary.engine.training import Training as Training
 from corollary.generative.ddpm import DDPM as DDPM
 from corollary.generative.flow import Flow as Flow
@@ -149,6 +155,7 @@ from corollary.sets.pointnet import PointNet as PointNet
 from corollary.sets.pointnet import PointNetSegmenter as PointNetSegmenter
 from corollary.theory.convolution import convolve as convolve
 from corollary.theory.graphs import laplacian as laplacian
+from corollary.theory.lipschitz import product_bound as product_bound
 from corollary.theory.ntk import empirical_ntk as empirical_ntk
 from corollary.theory.recurrence import gradient_flow as gradient_flow
 from corollary.theory.symmetry import equivariance as equivariance
