@@ -191,7 +191,7 @@ def test_one_batch_can_be_overfitted(cell):
 
 def test_ids_of_the_catalog_lead_to_the_real_thing():
     both, deep = corollary.create("birnn"), corollary.create("deep-rnn", n_layers=4)
-    assert (both.cell, both.bidirectional, both.n_layers) == ("rnn", True, 1)
+    assert (both.cell, both.bidirectional, both.n_layers) == ("rnn", True, None)
     assert (deep.cell, deep.bidirectional, deep.n_layers) == ("rnn", False, 4)
     X, y = first_decides(12)
     deep = corollary.create("deep-rnn", width=5, training=Training(1), random_state=0).fit(X, y)
@@ -419,3 +419,20 @@ def test_what_gradient_flow_refuses():
         gradient_flow(nn.LSTM(2, 3), torch.zeros(4, 2))
     with pytest.raises(ValueError, match="T of at least 2"):
         gradient_flow(nn.RNN(2, 3), torch.zeros(1, 2))
+
+
+def test_temporal_convolutions_see_the_whole_series_by_default():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 60, 1)) * 0.1
+    X[np.arange(90), 5 + y] += 4.0  # told by a mark near the beginning, 50 steps before the end
+    model = SequenceClassifier("tcn", width=16, random_state=0).fit([*X], y)
+    assert model.n_layers_ == 4 and model.module_.encoder.cell.receptive_field >= 60
+    assert model.score([*X], y) > 0.95
+    with corollary.Run(time_limit=None):
+        blind = SequenceClassifier("tcn", width=16, n_layers=1, training=Training(2), random_state=0).fit(
+            [*X], y
+        )
+    assert (
+        blind.n_layers_ == 1 and corollary.SequenceForecaster(training=Training(1)).fit([*X]).n_layers_ == 2
+    )

@@ -17,7 +17,19 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-__all__ = ["CausalConv1d", "TemporalConvNet"]
+__all__ = ["CausalConv1d", "TemporalConvNet", "layers_to_see"]
+
+DEEPEST = 12  # blocks: 16,381 steps with three taps
+
+
+def layers_to_see(steps: int, kernel_size: int = 3) -> int:
+    """Return the smallest number of blocks that see so many steps by eq. 2, and at most twelve.
+
+    >>> layers_to_see(13), layers_to_see(14)
+    (2, 3)
+    """
+    reach = lambda n: 1 + 2 * (kernel_size - 1) * (2**n - 1)
+    return next((n for n in range(1, DEEPEST) if reach(n) >= steps), DEEPEST)
 
 
 class CausalConv1d(nn.Conv1d):

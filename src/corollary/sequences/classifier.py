@@ -31,8 +31,9 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         What reads the sequence. Gated cells remember longer than "rnn"; "lru" and "tcn" are faster on long ones.
     width : int, default=64
         Width of the states. Wider remembers more.
-    n_layers : int, default=1
-        Depth; for "tcn" each further layer also doubles how far back it sees.
+    n_layers : int, optional
+        Depth. By default 1; for "tcn" as many blocks as see all of nearly every sequence, since each doubles how far
+        back it sees.
     bidirectional : bool, default=False
         Whether to read from both ends.
     embedding_dimension : int, default=32
@@ -61,6 +62,8 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         What was fitted.
     alphabet_ : str or list of str
         The characters, or words, that were fitted.
+    n_layers_ : int
+        Depth that was built.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -97,7 +100,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         cell="gru",
         *,
         width=64,
-        n_layers=1,
+        n_layers=None,
         bidirectional=False,
         embedding_dimension=32,
         pooling="last",

@@ -17,6 +17,7 @@ from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientTrained
+from corollary.nn.temporal import layers_to_see
 from corollary.sequences.network import CELLS, RECURRENT, SequenceNetwork
 from corollary.shapes import Array, Count, Dtype, Either, List, Maybe, Plain, Text
 
@@ -127,11 +128,12 @@ class BaseSequence(GradientTrained):
 class BaseSequenceNetwork(BaseSequence):
     """An estimator around a :class:`SequenceNetwork`."""
 
+    _usual_depth = 1
     _training_defaults = {"epochs": 30, "learning_rate": 3e-3, "batch_size": 32, "clip_norm": 1.0}
     _parameter_constraints = {
         "cell": [StrOptions(set(CELLS))],
         "width": [Interval(Integral, 1, None, closed="left")],
-        "n_layers": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [None, Interval(Integral, 1, None, closed="left")],
         "bidirectional": ["boolean"],
         "embedding_dimension": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -140,6 +142,7 @@ class BaseSequenceNetwork(BaseSequence):
     }
     _fitted = {
         "n_outputs_": Count(1),
+        "n_layers_": Count(1),
         "feature_mean_": Maybe(Array("n_features_in_")),
         "feature_scale_": Maybe(Array("n_features_in_")),
     }
@@ -155,7 +158,7 @@ class BaseSequenceNetwork(BaseSequence):
             self.n_outputs_,
             self.cell,
             width=self.width,
-            n_layers=self.n_layers,
+            n_layers=self.n_layers_,
             bidirectional=getattr(self, "bidirectional", False),
             dropout=self.dropout,
             truncation=self.truncation,
@@ -167,8 +170,14 @@ class BaseSequenceNetwork(BaseSequence):
             network.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return network
 
+    def _depth(self, lengths: list[int]) -> int:
+        """Return the usual depth; of a temporal convolution, one that sees all of nearly every sequence."""
+        if self.cell != "tcn":
+            return self._usual_depth
+        return layers_to_see(int(np.quantile(lengths, 0.95)))
+
     def _measure(self, data: Data) -> None:
-        """Learn the scale of vectors."""
+        """Choose the depth, and learn the scale of vectors."""
         if self.truncation is not None and (
             self.cell not in RECURRENT or getattr(self, "bidirectional", False)
         ):
@@ -179,5 +188,6 @@ class BaseSequenceNetwork(BaseSequence):
                 what,
                 "Leave truncation at None.",
             )
+        self.n_layers_ = self.n_layers or self._depth([len(part) for part in data.X])
         if self.kind_ == "vector":
             self.feature_mean_, self.feature_scale_ = scale_of(data.X)

@@ -45,8 +45,9 @@ class SequenceForecaster(BaseSequenceNetwork):
         How many steps ``predict`` looks ahead. Errors grow with it, since forecasts are fed back.
     width : int, default=64
         Width of the states. Wider remembers more.
-    n_layers : int, default=2
-        Depth: how many recurrences are stacked.
+    n_layers : int, optional
+        Depth: how many recurrences are stacked. By default 2; for "tcn" as many blocks as see all of nearly every
+        series.
     dropout : float, default=0.0
         Share of activations dropped at random while training; more regularises more.
     truncation : int, optional
@@ -64,6 +65,8 @@ class SequenceForecaster(BaseSequenceNetwork):
         What series are standardised by.
     n_features_in_ : int
         Width d of a step.
+    n_layers_ : int
+        Depth that was built.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -85,6 +88,7 @@ class SequenceForecaster(BaseSequenceNetwork):
     """
 
     role = "forecaster"
+    _usual_depth = 2
     _parameter_constraints = {
         **{
             k: v
@@ -100,7 +104,7 @@ class SequenceForecaster(BaseSequenceNetwork):
         *,
         horizon=1,
         width=64,
-        n_layers=2,
+        n_layers=None,
         dropout=0.0,
         truncation=None,
         training=None,

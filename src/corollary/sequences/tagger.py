@@ -28,8 +28,9 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
         What reads the sequence.
     width : int, default=64
         Width of the states. Wider remembers more.
-    n_layers : int, default=1
-        Depth.
+    n_layers : int, optional
+        Depth. By default 1; for "tcn" as many blocks as see all of nearly every sequence, since each doubles how far
+        back it sees.
     bidirectional : bool, default=True
         Whether a label may depend on what comes after it.
     embedding_dimension : int, default=32
@@ -51,6 +52,8 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
         The labels.
     module_ : SequenceNetwork
         The trained network; called with padded sequences and lengths it gives logits for every step.
+    n_layers_ : int
+        Depth that was built.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -83,7 +86,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
         cell="gru",
         *,
         width=64,
-        n_layers=1,
+        n_layers=None,
         bidirectional=True,
         embedding_dimension=32,
         dropout=0.0,
