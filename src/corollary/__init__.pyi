@@ -84,6 +84,7 @@ from corollary.generative.ddpm import DDPM as DDPM
 from corollary.generative.flow import Flow as Flow
 from corollary.generative.gan import GAN as GAN
 from corollary.generative.pixelcnn import PixelCNN as PixelCNN
+from corollary.generative.score import ScoreModel as ScoreModel
 from corollary.generative.vae import VAE as VAE
 from corollary.graphs.links import LinkPredictor as LinkPredictor
 from corollary.graphs.nodes import NodeClassifier as NodeClassifier

@@ -197,6 +197,7 @@ equivariance     | equivariance    | theory.symmetry        | table | | function
 vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
 flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
 gan              | GAN             | generative.gan   | table image | generator | | Generative adversarial network: samples by a game of two networks
+score            | ScoreModel      | generative.score | table image | density generator | | Score model: gradients of the log-density at every noise level
 pixelcnn         | PixelCNN        | generative.pixelcnn | image | density generator | | PixelCNN: exact probabilities of images, pixel after pixel
 ddpm             | DDPM            | generative.ddpm  | table image | density generator | | Denoising diffusion: samples by undoing noise step by step
 # bayes
