@@ -9,6 +9,7 @@ import torch
 
 from corollary import DeepSetsClassifier, DeepSetsRegressor, PointNet, PointNetSegmenter, Training
 from corollary.nn.deep_sets import DeepSets, EquivariantLinear, set_pool
+from corollary.sets.deep_sets import relative
 from corollary.sets.pointnet import PointNetwork
 
 torch.set_num_threads(1)
@@ -230,3 +231,19 @@ def test_clouds_do_not_depend_on_their_company_or_order():
 def test_sets_bad_input(model, X, y, message):
     with pytest.raises((ValueError, TypeError), match=message):
         model.fit(X, y)
+
+
+def test_shapes_anywhere_and_of_any_size_are_told_apart():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    X = [rng.normal(size=(20, 3)) * ([1, 1, 1] if k else [1, 1, 0]) for k in y]  # flat or not
+    X = [x * rng.uniform(0.2, 5) + 5 * rng.normal(size=3) for x in X]
+    model = DeepSetsClassifier(
+        (16, 16), pooling="mean", training=Training(40, learning_rate=0.01), random_state=0
+    )
+    assert model.fit(X[:80], y[:80]).score(X[80:], y[80:]) > 0.9
+    x = torch.as_tensor(np.stack(X[:2]))
+    moved = relative(3 * x + 7, None)
+    assert torch.allclose(relative(x, None), moved) and torch.isfinite(relative(x[:, :1], None)).all()
+    padded = torch.cat([x, torch.full((2, 4, 3), 9.0)], 1)
+    assert torch.allclose(relative(padded, torch.tensor([20, 20]))[:, :20], relative(x, None))

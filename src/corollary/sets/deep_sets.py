@@ -1,7 +1,8 @@
 r"""Classes and numbers of sets.
 
-:math:`f(X) = \rho(\sum_{x \in X} \phi(x))` with two small networks, :class:`corollary.nn.DeepSets`, on standardised
-features; a set's result does not depend on the order of its elements, nor on what it is batched with.
+:math:`f(X) = \rho(\sum_{x \in X} \phi(x))` with two small networks, :class:`corollary.nn.DeepSets`, on features
+standardised over all sets and, beside them, within each set; a set's result does not depend on the order of its elements,
+nor on what it is batched with.
 """
 
 from __future__ import annotations
@@ -20,23 +21,32 @@ from corollary.engine.training import Training
 from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientRegressor
 from corollary.losses import REGRESSION
-from corollary.nn.deep_sets import POOLINGS, DeepSets
+from corollary.nn.deep_sets import POOLINGS, DeepSets, set_pool
 from corollary.sequences.network import Standardise
 from corollary.sets.common import BaseSets
 
 __all__ = ["DeepSetsClassifier", "DeepSetsRegressor"]
 
 
-class _Scaled(nn.Module):
-    """Standardise elements, then read the set."""
+def relative(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return elements (b, m, d) minus the mean of their set, divided by its spread; 0 for a single element."""
+    centred = x - set_pool(x, lengths, "mean")[:, None]
+    spread = set_pool(centred.square().mean(2, keepdim=True), lengths, "mean")[:, None].sqrt()
+    return centred / spread.clamp_min(1e-6)
 
-    def __init__(self, net: DeepSets, width: int) -> None:
+
+class _Scaled(nn.Module):
+    """Standardise elements, by all sets and by their own if asked, then read the set."""
+
+    def __init__(self, net: DeepSets, width: int, both: bool) -> None:
         super().__init__()
         self.inputs = Standardise(width)
+        self.both = both
         self.net = net
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        return self.net(self.inputs(x), lengths)
+        h = self.inputs(x)
+        return self.net(torch.cat([h, relative(h, lengths)], 2) if self.both else h, lengths)
 
 
 class _BaseDeepSets(BaseSets):
@@ -44,15 +54,24 @@ class _BaseDeepSets(BaseSets):
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "pooling": [StrOptions(set(POOLINGS))],
+        "relative": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
     }
 
     def __init__(
-        self, hidden_layer_sizes=(64, 64), *, pooling="sum", dropout=0.0, training=None, random_state=None
+        self,
+        hidden_layer_sizes=(64, 64),
+        *,
+        pooling="sum",
+        relative=True,
+        dropout=0.0,
+        training=None,
+        random_state=None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.pooling = pooling
+        self.relative = relative
         self.dropout = dropout
         self.training = training
         self.random_state = random_state
@@ -67,10 +86,11 @@ class _BaseDeepSets(BaseSets):
             raise value(
                 type(self).__name__, "hidden_layer_sizes must be positive, one at least", tuple(sizes)
             )
+        d = self.n_features_in_
         net = DeepSets(
-            self.n_features_in_, self.n_outputs_, sizes, pooling=self.pooling, dropout=self.dropout
+            d * (1 + self.relative), self.n_outputs_, sizes, pooling=self.pooling, dropout=self.dropout
         )
-        module = _Scaled(net, self.n_features_in_).to(getattr(torch, self.dtype_))
+        module = _Scaled(net, d, self.relative).to(getattr(torch, self.dtype_))
         module.inputs.mean.copy_(torch.as_tensor(self.feature_mean_))
         module.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return module
@@ -91,6 +111,9 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
         Widths of the network that reads each element. Wider and deeper fit more.
     pooling : {"sum", "mean", "max"}, default="sum"
         How elements are joined. Sums can count; means and maxima cannot.
+    relative : bool, default=True
+        Whether an element is described twice: as it is, and relative to its set, minus the set's mean and divided by its
+        spread. Shapes anywhere and of any size are then alike.
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
     class_weight : dict or "balanced", optional
@@ -141,13 +164,19 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
         hidden_layer_sizes=(64, 64),
         *,
         pooling="sum",
+        relative=True,
         dropout=0.0,
         class_weight=None,
         training=None,
         random_state=None,
     ):
         super().__init__(
-            hidden_layer_sizes, pooling=pooling, dropout=dropout, training=training, random_state=random_state
+            hidden_layer_sizes,
+            pooling=pooling,
+            relative=relative,
+            dropout=dropout,
+            training=training,
+            random_state=random_state,
         )
         self.class_weight = class_weight
 
@@ -168,6 +197,9 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         Widths of the network that reads each element. Wider and deeper fit more.
     pooling : {"sum", "mean", "max"}, default="sum"
         How elements are joined. Sums can count; means and maxima cannot.
+    relative : bool, default=True
+        Whether an element is described twice: as it is, and relative to its set, minus the set's mean and divided by its
+        spread. Shapes anywhere and of any size are then alike.
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
     loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
@@ -218,6 +250,7 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         hidden_layer_sizes=(64, 64),
         *,
         pooling="sum",
+        relative=True,
         dropout=0.0,
         loss="squared",
         quantile=0.5,
@@ -225,7 +258,12 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         random_state=None,
     ):
         super().__init__(
-            hidden_layer_sizes, pooling=pooling, dropout=dropout, training=training, random_state=random_state
+            hidden_layer_sizes,
+            pooling=pooling,
+            relative=relative,
+            dropout=dropout,
+            training=training,
+            random_state=random_state,
         )
         self.loss = loss
         self.quantile = quantile
