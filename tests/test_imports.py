@@ -27,6 +27,7 @@ ORDER = [
     ["roles"],
     ["roletable"],
     ["base"],
+    ["tuning"],
     ["gradient"],
     ["nn"],
     ["theory"],

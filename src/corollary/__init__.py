@@ -19,6 +19,7 @@ if "OMP_NUM_THREADS" in os.environ:
 
 _TOOLS = {
     "Bagging": "corollary.regularisation.bagging",
+    "Consistency": "corollary.regularisation.semisupervised",
     "EarlyStopping": "corollary.engine.loop",
     "Net": "corollary.networks.net",
     "NetClassifier": "corollary.networks.net",
@@ -26,6 +27,7 @@ _TOOLS = {
     "Run": "corollary.engine.run",
     "Training": "corollary.engine.training",
     "compare": "corollary.comparison",
+    "linear_probe": "corollary.regularisation.tasks",
     "create": "corollary.catalog",
     "find": "corollary.catalog",
     "list": "corollary.catalog",

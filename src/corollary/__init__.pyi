@@ -142,6 +142,13 @@ from corollary.optim.projection import Projected as Projected
 from corollary.regularisation.bagging import Bagging as Bagging
 from corollary.regularisation.bagging import BaggingClassifier as BaggingClassifier
 from corollary.regularisation.bagging import BaggingRegressor as BaggingRegressor
+from corollary.regularisation.contrastive import ContrastivePredictiveCoding as ContrastivePredictiveCoding
+from corollary.regularisation.distillation import Distiller as Distiller
+from corollary.regularisation.semisupervised import Consistency as Consistency
+from corollary.regularisation.semisupervised import SelfTraining as SelfTraining
+from corollary.regularisation.tasks import PatchPretrainer as PatchPretrainer
+from corollary.regularisation.tasks import RotationPretrainer as RotationPretrainer
+from corollary.regularisation.tasks import linear_probe as linear_probe
 from corollary.reporting import report as report
 from corollary.sequences.classifier import SequenceClassifier as SequenceClassifier
 from corollary.sequences.forecaster import SequenceForecaster as SequenceForecaster
@@ -160,6 +167,7 @@ from corollary.theory.lipschitz import product_bound as product_bound
 from corollary.theory.ntk import empirical_ntk as empirical_ntk
 from corollary.theory.recurrence import gradient_flow as gradient_flow
 from corollary.theory.symmetry import equivariance as equivariance
+from corollary.tuning import Tunable as Tunable
 from corollary.vision.classifier import ImageClassifier as ImageClassifier
 from corollary.vision.segmenter import Segmenter as Segmenter
 

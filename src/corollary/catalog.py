@@ -246,6 +246,12 @@ label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser
 curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Easy samples first
 bagging          | BaggingClassifier | regularisation.bagging | table | classifier | | Bootstrap samples and averaged probabilities
 bagging-regressor | BaggingRegressor | regularisation.bagging | table | regressor | | Bootstrap samples and averaged predictions
+distillation     | Distiller       | regularisation.distillation | table | classifier | | Learn from the probabilities of another classifier
+transfer         | Tunable         | tuning              | table | | regulariser | Pre-training and fine-tuning: new heads, frozen layers, rates by layer
+self-supervised  | ContrastivePredictiveCoding | regularisation.contrastive | sequence image | transformer | | Contrastive predictive coding: features that tell futures apart
+rotation         | RotationPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how they are turned
+patches          | PatchPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how their patches were shuffled
+self-training    | SelfTraining    | regularisation.semisupervised | table | classifier | | Semi-supervised: pseudo-labels where a classifier is sure, and consistency
 # robustness
 fgsm             | fgsm            | attack.pgd          | table | | function | Fast gradient sign method, an attack of one step
 pgd              | pgd             | attack.pgd          | table | | function | Projected gradient attack in l1, l2 and l-infinity balls

@@ -24,19 +24,18 @@ from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.shapes import Array, Count, Flag, Maybe, Module
+from corollary.tuning import Tunable
 
 __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
 
 
-class GradientTrained(Estimator):
+class GradientTrained(Tunable, Estimator):
     """Base of the estimators that descend: ``training`` is theirs to take.
 
     One that makes its batches with ``corollary.engine.sources.batches_of`` says ``_reads_sources = True``.
     """
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
-    # What a model that starts from weights of another model keeps when it is cloned.
-    _start: ClassVar[tuple[str, ...]] = ("pretrained_",)
     _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
 
@@ -140,16 +139,22 @@ class GradientTrained(Estimator):
 
     def _learner(self, data: Data) -> Any:
         if self.__dict__.get("_going_on", {}).get("first", True):
+            kept = {name: vars(self)[name] for name in self._start if name in vars(self)}
             self._measure(data)
+            if hasattr(self, "pretrained_"):  # the weights know inputs as they were read then
+                vars(self).update(kept)
         validation = None if data.validation is None else self._batches(data.validation)
-        return self._descend(
-            self._aim(), self._batches(data), gradient=self._explicit(data), validation=validation
-        )
+        gradient = None if hasattr(self, "pretrained_") else self._explicit(data)
+        return self._descend(self._aim(), self._batches(data), gradient=gradient, validation=validation)
 
     # --- data after the first ----------------------------------------------------------------------------
 
     def _data(self, X: Any, y: Any, sample_weight: Any, extra: Any = None) -> Data:
         going_on = self.__dict__.get("_going_on")
+        if going_on is None and hasattr(self, "pretrained_") and not self._places_weights:
+            X = self._admit(self._read_again(X), reset=False)
+            y = X.target if y is None and isinstance(X, Source) else y
+            return Data(X, self._check_y(X, y), self._check_weight(X, sample_weight), extra)
         if going_on is None or (going_on["first"] and going_on["classes"] is None):
             return super()._data(X, y, sample_weight, extra)
         if going_on["first"]:
@@ -213,6 +218,8 @@ class GradientTrained(Estimator):
         again = not going_on.get("first", True)
         if again or (plan.warm_start and _same_shapes(module, getattr(self, "module_", None))):
             module.load_state_dict(self.module_.state_dict())
+        elif hasattr(self, "pretrained_"):
+            plan = self._tuned(module, plan)
         batches = batches.to(run.device)
         # What pads its batches is evaluated in batches of that size too.
         chunk = CHUNK if type(batches) is TensorBatches else plan.batch_size

@@ -33,6 +33,7 @@ TEMPORARY = ".tmp"  # how the name of a file ends that is not whole yet
 # Public classes outside the catalog that may stand in a file.
 HELPERS = {
     **dict.fromkeys(("Net", "NetClassifier", "NetRegressor"), "corollary.networks.net"),
+    "Consistency": "corollary.regularisation.semisupervised",
     "Training": "corollary.engine.training",
     **dict.fromkeys(("FGSM", "PGD"), "corollary.attack.pgd"),
     **dict.fromkeys(

@@ -108,6 +108,10 @@ class GradientLearner:
                 part.attach(self)
         self.hooks = {hook: [part for part in self.regularisers if hasattr(part, hook)] for hook in HOOKS}
         self.orders = [part for part in self.regularisers if hasattr(part, "order")]
+        frozen = [m for m in self.module.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+        self.still = [
+            m for m in frozen if [*m.parameters()] and not any(p.requires_grad for p in m.parameters())
+        ]
         self.wrapped = self._wrapped()
         explicit = type(self.rule) is Plain and not self.hooks["on_batch"] and not self.hooks["on_loss"]
         if not (explicit and self.players[0].flat and run.fabric is None):
@@ -149,6 +153,8 @@ class GradientLearner:
         """Run one epoch, or the rest of one; ``None`` if the engine asked for a pause."""
         batch_size = self.training.batch_size
         self.module.train()
+        for part in self.still:  # a frozen normalisation keeps its statistics too
+            part.eval()
         with self.stream.open():
             if self.batch == 0:
                 self._begin()

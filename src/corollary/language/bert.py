@@ -131,7 +131,9 @@ class BERT(Transformer, BaseBERT):
             for text, codes in zip(texts, guessed)
         ]
 
-    def fine_tune(self, X, y, *, task="classification", training=None, random_state=None):
+    def fine_tune(
+        self, X, y, *, task="classification", freeze=None, rate_decay=1.0, training=None, random_state=None
+    ):
         """Return a model with a head for a task, trained on X and y from these weights on.
 
         Parameters
@@ -142,6 +144,11 @@ class BERT(Transformer, BaseBERT):
             passage and answers for a :class:`BERTAnswerer`.
         task : {"classification", "regression", "tagging", "answering"}, default="classification"
             Which of them to return.
+        freeze : int, str or list of str, optional
+            Layers that stay as they are: the first so many, -1 for all but the head; or parameters of ``module_`` by
+            the beginning of their names or by patterns such as ``"*.bias"``.
+        rate_decay : float, default=1.0
+            Factor of the learning rate from each layer to the one below it.
         training : Training, optional
             How to descend; by default slowly, so that what was learned is kept.
         random_state : int or RandomState, optional
@@ -161,10 +168,7 @@ class BERT(Transformer, BaseBERT):
             training=training,
             random_state=self.random_state if random_state is None else random_state,
         )
-        model.pretrained_ = dict(self.module_.state_dict())
-        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_"):
-            setattr(model, name, getattr(self, name))
-        return model.fit(X, y)
+        return model._start_from(self, freeze, rate_decay).fit(X, y)
 
     # --- hooks -------------------------------------------------------------------------------------------
 

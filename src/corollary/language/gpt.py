@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, LanguageModel
@@ -225,32 +223,6 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         return {**sizes, "training": Training(epochs=2)}
 
     # --- fitting -----------------------------------------------------------------------------------------
-
-    def fine_tune(self, X, *, training=None, random_state=None):
-        """Return a GPT that goes on from these weights, and with this tokenizer, to learn texts X.
-
-        Parameters
-        ----------
-        X : list of str
-            The texts.
-        training : Training, optional
-            How to descend; by default slowly, so that what was learned is kept.
-        random_state : int or RandomState, optional
-            Seed; by default this model's.
-
-        Notes
-        -----
-        ``fit`` of what is returned, and of its clones, starts from these weights again. Its file holds the tuned ones
-        only: ``fit`` of a model that was loaded goes on from those.
-        """
-        check_is_fitted(self)
-        seed = self.random_state if random_state is None else random_state
-        model = clone(self).set_params(training=training, random_state=seed)
-        for name in ("tokenizer_", "n_tokens_", "options_", "dtype_", "ends_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        model.pretrained_ = dict(self.module_.state_dict())
-        return model.fit(X)
 
     @property
     def _training_defaults(self) -> dict[str, Any]:

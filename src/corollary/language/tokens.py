@@ -243,7 +243,8 @@ class KeepsTokenizer:
     """Makes a model's file hold ``tokenizer_`` as text, which ``_restore`` reads again."""
 
     _restore: Any = staticmethod(restore)
-    _start = ("pretrained_", "tokenizer_", "n_tokens_", "options_", "dtype_")
+    _start = ("pretrained_", "tuning_", "tokenizer_", "n_tokens_", "options_", "dtype_", "ends_")
+    _places_weights = True
     _fitted = {
         "tokenizer_": Maybe(Text()),
         "n_tokens_": Count(1),

@@ -1,5 +1,21 @@
 """Fewer errors on new data by other means than penalties: ensembles, distillation, transfer, self-supervision."""
 
 from corollary.regularisation.bagging import Bagging, BaggingClassifier, BaggingRegressor
+from corollary.regularisation.contrastive import ContrastivePredictiveCoding, info_nce
+from corollary.regularisation.distillation import Distiller
+from corollary.regularisation.semisupervised import Consistency, SelfTraining
+from corollary.regularisation.tasks import PatchPretrainer, RotationPretrainer, linear_probe
 
-__all__ = ["Bagging", "BaggingClassifier", "BaggingRegressor"]
+__all__ = [
+    "Bagging",
+    "BaggingClassifier",
+    "BaggingRegressor",
+    "Consistency",
+    "ContrastivePredictiveCoding",
+    "Distiller",
+    "PatchPretrainer",
+    "RotationPretrainer",
+    "SelfTraining",
+    "info_nce",
+    "linear_probe",
+]

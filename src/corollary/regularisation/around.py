@@ -15,7 +15,7 @@ from corollary.base import Data, Estimator
 from corollary.engine.learner import State
 from corollary.engine.run import Run, current
 
-__all__ = ["Around", "apart", "member_of", "rows_of", "with_seed"]
+__all__ = ["Around", "aligned", "apart", "member_of", "rows_of", "with_seed"]
 
 KINDS = ("image", "sequence", "set", "table", "text")  # whose samples can be taken one by one
 
@@ -45,6 +45,17 @@ def with_seed(model: Any, seed: Any) -> Any:
 def rows_of(X: Any, rows: Any) -> Any:
     """Return some samples of checked data of any kind."""
     return X[rows] if hasattr(X, "shape") else [X[i] for i in rows]
+
+
+def aligned(member: Any, X: Any, n_classes: int) -> np.ndarray:
+    """Return a member's probabilities of all classes, which it knows by number; its votes where it has none."""
+    if not hasattr(member, "predict_proba"):
+        return np.asarray(np.eye(n_classes)[np.asarray(member.predict(X))])
+    found = member.predict_proba(X)
+    found = np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
+    full = np.zeros((len(found), n_classes))
+    full[:, member.classes_] = found
+    return full
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from sklearn.utils.random import sample_without_replacement
 from corollary import errors
 from corollary.base import Classifier, Data, Regressor
 from corollary.engine.learner import Iteration, Metrics
-from corollary.regularisation.around import Around, apart, member_of, rows_of, with_seed
+from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, with_seed
 from corollary.shapes import Array, Index, List, Maybe, Model, Number
 
 __all__ = ["Bagging", "BaggingClassifier", "BaggingRegressor", "Bag", "draw"]
@@ -300,13 +300,7 @@ class BaggingClassifier(Classifier, _BaseBagging):
         return (len(self.classes_),)
 
     def _answers(self, member: Any, X: Any) -> np.ndarray:
-        """Return a member's probabilities of all classes, or its votes where it has none."""
-        if not hasattr(member, "predict_proba"):
-            return np.eye(len(self.classes_))[np.asarray(member.predict(X))]
-        found = np.asarray(member.predict_proba(X), dtype=np.float64)
-        full = np.zeros((len(found), len(self.classes_)))
-        full[:, member.classes_] = found
-        return full
+        return aligned(member, X, len(self.classes_))
 
     def _score(self, y: np.ndarray, answers: np.ndarray) -> float:
         return float(np.mean(answers.argmax(1) == y))

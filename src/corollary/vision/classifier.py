@@ -15,9 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
@@ -63,7 +61,8 @@ class BaseImageEstimator(GradientTrained):
 
     input = "image"
     _nets: ClassVar[set[str]]
-    _start = ("pretrained_", "channel_mean_", "channel_scale_")
+    _start = ("pretrained_", "tuning_", "channel_mean_", "channel_scale_")
+    _places_weights = True
     _fitted = {
         "image_shape_": List([Count(1), Count(1), Count(1)]),
         "dtype_": Dtype(),
@@ -265,33 +264,6 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
         else:
             model.pretrained_ = {f"1.{name}": weight for name, weight in read["weights"].items()}
         return model
-
-    def fine_tune(self, X, y, *, training=None, random_state=None):
-        """Return a classifier for images X with labels y that starts from these weights, with a new head.
-
-        Parameters
-        ----------
-        X, y : images, labels
-            As in ``fit``. The images have as many channels as those that the weights know; a ViT's positions are
-            interpolated to images of other sides.
-        training : Training, optional
-            How to descend; by default slowly, so that what was learned is kept.
-        random_state : int or RandomState, optional
-            Seed; by default this model's.
-
-        Notes
-        -----
-        ``fit`` of what is returned, and of its clones, starts from these weights again. Its file holds the tuned ones
-        only: ``fit`` of a model that was loaded goes on from those.
-        """
-        if not hasattr(self, "pretrained_"):
-            check_is_fitted(self)
-        seed = self.random_state if random_state is None else random_state
-        model = clone(self).set_params(training=training, random_state=seed)
-        for name in ("channel_mean_", "channel_scale_"):
-            setattr(model, name, getattr(self, name))
-        model.pretrained_ = dict(self.module_.state_dict()) if hasattr(self, "module_") else self.pretrained_
-        return model.fit(X, y)
 
 
 def _channels(X: Any) -> tuple[np.ndarray, np.ndarray]:
