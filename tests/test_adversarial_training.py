@@ -116,6 +116,14 @@ def test_the_search_does_not_leak_into_batch_norm_unless_asked():
     assert int(norm.num_batches_tracked) == 5
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_defences_in_half_precision(precision):
+    plan = Training(epochs=1, adversary=0.1, spectral={"rate": 1e-3, "of": "jacobian"}, label_smoothing=0.1)
+    with Run(precision=precision, device="cpu"):
+        model = MLPClassifier((4,), training=plan, random_state=0).fit(X.astype(np.float64), Y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 def test_robust_accuracy_rises():
     rng = np.random.default_rng(1)
     y = rng.integers(2, size=300)

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from corollary import errors
 from corollary.attack.balls import check_norm, column, lengths, project, steepest, uniform
 from corollary.attack.base import Attack, AttackResult, Given, check_bounds, objective
-from corollary.engine.batches import Batch
+from corollary.engine.batches import Batch, typed
 from corollary.engine.regulariser import Regulariser
 
 __all__ = ["FGSM", "PGD", "ascend", "fgsm", "pgd"]
@@ -208,13 +208,12 @@ class _Ascent(Attack, Regulariser):
         """Return the batch with the worst inputs that were found, eq. 4."""
         learner, at = self._learner, self._place
         x, aim, net = batch.inputs[at].detach(), learner.players[0].objective, learner.module
-        dtype = next((p.dtype for p in net.parameters() if p.is_floating_point()), x.dtype)
 
         def put(inputs: Tensor) -> tuple[Any, ...]:
             return (*batch.inputs[:at], inputs, *batch.inputs[at + 1 :])
 
         def losses(inputs: Tensor) -> tuple[Tensor, Tensor]:
-            found = aim.losses(net, batch._replace(inputs=put(inputs.to(dtype))))
+            found = aim.losses(net, typed(net, batch._replace(inputs=put(inputs))))
             found = found.reshape(len(inputs), -1).mean(1).to(x.dtype)
             return found, torch.zeros(len(inputs), dtype=torch.bool, device=x.device)
 

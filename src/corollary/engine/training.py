@@ -110,7 +110,8 @@ class Training(BaseEstimator):  # type: ignore[misc]
         Jacobian at every sample.
     adversary : float, dict, PGD or FGSM, optional
         Train on the worst inputs that an attack finds near each sample: a radius in the l-infinity norm, a dict of
-        :class:`corollary.attack.PGD`'s parameters, or the attack itself.
+        :class:`corollary.attack.PGD`'s parameters, or the attack itself. For images ``{"eps": 0.1, "bounds": (0, 1)}``
+        keeps pixels in their range.
     regularisers : sequence of objects, optional
         One's own, with any of the hooks of :mod:`corollary.engine.regularisers`.
     average : float or "polyak", optional
