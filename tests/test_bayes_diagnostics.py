@@ -83,3 +83,28 @@ def test_arviz_reads_what_is_exported():
     np.testing.assert_array_equal(data.sample_stats["diverging"], sampler.statistics_["diverging"])
     np.testing.assert_array_equal(data.sample_stats["lp"], sampler.statistics_["log_density"])
     assert bayes.to_arviz(sampler.draws_).posterior["theta"].shape == (2, 20, 2)
+
+
+def test_pictures_of_draws():
+    from corollary import plot
+
+    x = draws(3, 60)[..., :3]
+    diverging = np.zeros((3, 60), bool)
+    diverging[1, :5] = True
+    assert len(plot.trace(x, ["a", "b", "c"], diverging).axes) == 6
+    # one chain stands apart in the last parameter: its ranks are not flat
+    figure = plot.ranks(draws(3, 60)[..., 3:4], bins=6)
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    assert len(figure.axes) == 3 and sum(heights) == 60 and heights[-1] > 30
+    figure = plot.joint(x, diverging=diverging)
+    assert len(figure.axes) == 6
+    points, marked = figure.axes[1].lines
+    assert len(points.get_xdata()) == 175 and len(marked.get_xdata()) == 5
+    assert all(plot.save(f).startswith(b"\x89PNG") for f in (figure, plot.trace(x)))
+    for call in (plot.trace, plot.ranks, plot.joint):
+        with pytest.raises(ValueError, match=r"draws must have shape \(chains, draws, d\); got shape \(3,\)"):
+            call(np.zeros(3))
+        with pytest.raises(ValueError, match="a name for each of 3 parameters; got 1"):
+            call(x, ["a"])
+    with pytest.raises(ValueError, match=r"diverging must have shape \(3, 60\)"):
+        plot.joint(x, diverging=[True])

@@ -1,5 +1,6 @@
 """One function per picture; each returns a Matplotlib figure and touches no global state."""
 
+from corollary.plot.chains import joint, ranks, trace
 from corollary.plot.pictures import (
     codes,
     confusion,
@@ -22,12 +23,15 @@ __all__ = [
     "curves",
     "image_grid",
     "importances",
+    "joint",
     "leaderboard",
     "pairs",
     "predictions",
     "probabilities",
+    "ranks",
     "residuals",
     "robustness",
     "save",
     "series",
+    "trace",
 ]
