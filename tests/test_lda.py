@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.special import digamma
 from sklearn.decomposition import LatentDirichletAllocation as Reference
 
-from corollary import Run, load
+from corollary import PLSA, GaussianMixture, Run, load
 from corollary.mixtures import LatentDirichletAllocation as LDA
 from corollary.mixtures import lda_collapsed as collapsed
 from corollary.mixtures import lda_kernels as kernels
@@ -361,3 +361,20 @@ def test_two_processes_share_collapsed_inference(corpus):
         two = LDA(5, inference="cvb0", max_iter=15, random_state=0).fit(X)
     assert two.bound_ == pytest.approx(one.bound_, rel=0.02)  # each sees the other's changes a sweep later
     assert two.components_.sum() == pytest.approx(one.components_.sum(), rel=1e-4)
+
+
+def test_raw_texts_become_topics_of_content_words(tmp_path):
+    rng = np.random.default_rng(0)
+    subjects = [["sea", "ship", "wave", "sailor"], ["oven", "bread", "flour", "yeast"]]
+    texts = [f"the {' and the '.join(rng.choice(subjects[i % 2], 6))} of it was in a" for i in range(60)]
+    model = LDA(2, max_iter=30, random_state=0).fit(texts)
+    top = model.top_words(4)
+    assert sorted(map(sorted, top)) == sorted(map(sorted, subjects))  # no "the", no "and"
+    again = load(model.save(tmp_path / "lda.safetensors"))
+    np.testing.assert_array_equal(again.transform(texts[:3]), model.transform(np.array(texts[:3])))
+    german = ["das ist der Wagen und die Straße", "das ist die Straße und der Wagen"] * 3
+    assert {"wagen", "straße"} == set(PLSA(1).fit(german).top_words()[0])
+    numbers = LDA(2, random_state=0).fit(np.eye(3))
+    assert {word for row in numbers.top_words(2) for word in row} <= {"0", "1", "2"}
+    with pytest.raises(ValueError, match="numbers of shape .*; got 2 texts. Use a model of texts"):
+        GaussianMixture().fit(["one", "two"])

@@ -47,7 +47,7 @@ from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.images import levels_of
 from corollary.data.sources import Source, as_source
-from corollary.data.texts import one_text
+from corollary.data.texts import as_texts, one_text
 from corollary.engine.learner import Learner, State
 from corollary.engine.loop import EarlyStopping, Event, Journal, drive
 from corollary.engine.run import Run, current
@@ -347,6 +347,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("columns_", "pixel_levels_", "reading_"):
             self.__dict__.pop(name, None)
         names, known = None, {}
+        X = self._counted(X)
         if isinstance(X, Dataset):
             y = X.y if y is None else y
             X = self._given(X, None)
@@ -382,6 +383,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _read_again(self, X: Any) -> Any:
         """Return new data as those of the fit were read; an array of a table is taken as it is."""
         columns, frame = getattr(self, "columns_", None), None
+        X = self._counted(X)
         if isinstance(X, Dataset):
             X = self._given(X, getattr(self, "reading_", None))
             if columns is not None:
@@ -397,6 +399,17 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             must = "X must hold numbers, as in the fit"
             raise errors.value(type(self).__name__, must, f"column {str(strange)!r} of other values", do)
         return X
+
+    def _counted(self, X: Any) -> Any:
+        """Return a list of texts given to a model of tables as a data set, which becomes counts of words."""
+        texts = as_texts(X) if self.input == "table" else None
+        if texts is None:
+            return X
+        if not self._checks.get("accept_sparse"):
+            do = "Use a model of texts (`corollary list --input text`), or make numbers of them first."
+            must = "X must be numbers of shape (n, d)"
+            raise errors.value(type(self).__name__, must, f"{len(texts)} texts", do)
+        return Dataset(texts, kind="text", name="texts")
 
     def _given(self, dataset: Dataset, reading: Any) -> Dataset:
         """Return a data set of the estimator's input kind; the columns of a table stay as they are."""

@@ -35,6 +35,7 @@ from corollary.data.encodings import (
     learn_text,
     mean_targets,
 )
+from corollary.data.stopwords import language_of, stop_words
 
 __all__ = [
     "LEFT_OUT",
@@ -344,13 +345,28 @@ def _as_frame(X: Any, names: Any) -> Any:
 
 
 def as_counts(dataset: Dataset, words: list[str] | None) -> Dataset:
-    """Return texts as a sparse matrix of word counts: of these words, or of all but rare and very common ones."""
+    """Return texts as a sparse matrix of word counts: of these words, or of all but rare and very common ones.
+
+    Function words of the texts' language are left out too, as long as others are left.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    many = len(dataset.X) >= 100
-    reader = CountVectorizer(min_df=2 if many else 1, max_df=0.5 if many else 1.0)
     if words is not None:
         reader = CountVectorizer(vocabulary=words)
-    counts = reader.fit_transform(dataset.X)
+        counts = reader.fit_transform(dataset.X)
+    else:
+        many, language = len(dataset.X) >= 100, language_of(dataset.X)
+        common = [None] if language is None else [sorted(stop_words(language)), None]
+        for left_out in common:
+            reader = CountVectorizer(
+                min_df=2 if many else 1, max_df=0.5 if many else 1.0, stop_words=left_out
+            )
+            try:
+                counts = reader.fit_transform(dataset.X)
+                break
+            except ValueError:  # nothing is left
+                if left_out is None:
+                    must = "texts must have words of two letters or more, not all in every second text"
+                    raise errors.value("load", must, f"{dataset.name!r} without any") from None
     names = reader.get_feature_names_out().tolist()
     return replace(dataset, X=counts.astype("float64"), kind="table", feature_names=names)

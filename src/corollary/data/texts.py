@@ -16,7 +16,16 @@ from corollary.data.compressed import opened
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class, check_readable, names_below, readable
 
-__all__ = ["decode", "encoding_of", "one_text", "read_documents", "read_lines", "read_text", "text_column"]
+__all__ = [
+    "as_texts",
+    "decode",
+    "encoding_of",
+    "one_text",
+    "read_documents",
+    "read_lines",
+    "read_text",
+    "text_column",
+]
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -83,6 +92,13 @@ def one_text(dataset: Dataset) -> Dataset:
     extra = {key: value for key, value in dataset.extra.items() if key != "whole"}
     extra["reading"] = {**extra.get("reading", {}), "documents": "file"}
     return replace(dataset, X=[dataset.extra["whole"]], y=None, extra=extra)
+
+
+def as_texts(X: Any) -> list[str] | None:
+    """Return a list, array or series of strings as a list of texts; None if it is something else."""
+    if not (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) or not len(X):
+        return None
+    return [str(text) for text in X] if all(isinstance(text, str) for text in X) else None
 
 
 def read_documents(folder: Path, reading: Mapping[str, Any] | None = None) -> Dataset:

@@ -38,7 +38,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import digamma
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
-from sklearn.utils.validation import check_non_negative
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from corollary import errors
 from corollary.base import Estimator, TopicModel, Transformer
@@ -50,7 +50,7 @@ PRIOR_FLOOR = 1e-6
 
 
 class BaseTopics(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estimator):
-    """A model of counts of words, dense or sparse, with topics in ``components_``."""
+    """A model of counts of words, dense or sparse, or of raw texts, with topics in ``components_``."""
 
     _checks: ClassVar = {"accept_sparse": "csr"}
 
@@ -68,6 +68,14 @@ class BaseTopics(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estim
     @property
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
+
+    def top_words(self, n: int = 10) -> list[list[str]]:
+        """Return the ``n`` words that weigh most in each topic; columns have numbers if the fit had no names for them."""
+        check_is_fitted(self)
+        names = getattr(self, "reading_", {}).get("words") or getattr(self, "feature_names_in_", None)
+        names = range(self.components_.shape[1]) if names is None else names
+        order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
+        return [[str(names[j]) for j in row] for row in order]
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that counts are not negative."""
