@@ -6,10 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 
-from corollary import BaggingClassifier, Curriculum, MLPClassifier, MLPRegressor, Training, data
+from corollary import (
+    BaggingClassifier,
+    ContrastivePredictiveCoding,
+    Curriculum,
+    MLPClassifier,
+    MLPRegressor,
+    PatchPretrainer,
+    RotationPretrainer,
+    SelfTraining,
+    Training,
+    data,
+)
+from corollary.regularisation.distillation import tempered
+from corollary.regularisation.tasks import shuffled
 from results._drawings import ACCENT, INK, SOFT, WARM, _label, panels
 
 __all__ = ["REGULARISERS"]
@@ -195,14 +209,130 @@ def bagging() -> Figure:
     return figure
 
 
+def distillation() -> Figure:
+    """Draw what a teacher says of one held-out digit at three temperatures."""
+    digits = data.load("digits", "table")
+    teacher = MLPClassifier((64,), training=Training(epochs=40), random_state=0)
+    teacher.fit(digits.X[:1000], digits.y[:1000])
+    said = teacher.predict_proba(digits.X[1000:])
+    unsure = int(np.argsort(said.max(1))[20])
+    figure, axes = panels(4, "What a teacher thinks of a digit, warmer and warmer", 2.1, 2.4)
+    axes[0].imshow(digits.X[1000 + unsure].reshape(8, 8), cmap="gray_r")
+    axes[0].set(xticks=[], yticks=[])
+    for part, T in zip(axes[1:], (1.0, 2.0, 5.0)):
+        part.bar(np.arange(10), tempered(said[[unsure]], T)[0], color=ACCENT)
+        part.set(xticks=np.arange(10), ylim=(0, 1))
+        _label(part, "class", "", f"T = {T:g}")
+    return figure
+
+
+def transfer() -> Figure:
+    """Draw the accuracy on the digits 5 to 9 by the number of labels, from scratch and from weights that know 0 to 4."""
+    digits = data.load("digits", "table")
+    low, high = np.flatnonzero(digits.y < 5), np.flatnonzero(digits.y >= 5)
+    plan = Training(epochs=60, learning_rate=2e-3)
+    base = MLPClassifier((64,), training=plan, random_state=0).fit(digits.X[low], digits.y[low])
+    counts, lines = (10, 20, 40, 80, 160), {"from scratch": [], "fine-tuned": [], "new head only": []}
+    held = digits.X[high[200:]], digits.y[high[200:]]
+    for n in counts:
+        few = digits.X[high[:n]], digits.y[high[:n]]
+        lines["from scratch"].append(
+            MLPClassifier((64,), training=plan, random_state=0).fit(*few).score(*held)
+        )
+        lines["fine-tuned"].append(base.fine_tune(*few).score(*held))
+        lines["new head only"].append(base.fine_tune(*few, freeze=-1).score(*held))
+    figure, (axes,) = panels(1, "Digits 5 to 9, after learning the digits 0 to 4 or not", 5.4, 3.2)
+    for (name, values), colour in zip(lines.items(), (SOFT, ACCENT, WARM)):
+        axes.semilogx(counts, values, "o-", ms=3, color=colour, label=name)
+    axes.set_xticks(counts, counts)
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "labels", "accuracy on held-out digits")
+    return figure
+
+
+def self_training() -> Figure:
+    """Draw the round in which each sample of two moons got its label."""
+    X, _ = make_moons(300, noise=0.08, random_state=0)
+    y = make_moons(300, noise=0.08, random_state=0)[1]
+    few = np.full(300, -1)
+    for k in (0, 1):
+        few[np.flatnonzero(y == k)[:4]] = k
+    net = MLPClassifier((32,), training=Training(epochs=150, learning_rate=0.01))
+    model = SelfTraining(net, threshold=0.95, random_state=0).fit(X, few)
+    figure, (axes,) = panels(1, "Pseudo-labels: the round in which each sample got one", 5.2, 3.4)
+    shown = axes.scatter(
+        *X.T, c=np.where(model.labeled_iter_ < 0, np.nan, model.labeled_iter_), s=14, cmap="viridis"
+    )
+    axes.scatter(*X[few >= 0].T, s=60, facecolors="none", edgecolors=WARM)
+    figure.colorbar(shown, ax=axes, label="round (0: given, circled)")
+    return figure
+
+
+def rotation() -> Figure:
+    """Draw held-out digits as they were turned, with what the net makes of it."""
+    digits = data.load("digits")
+    model = RotationPretrainer("lenet", training=Training(epochs=15), random_state=0).fit(digits.X[:1400])
+    images = np.concatenate([np.rot90(digits.X[1400:1403], k, (1, 2)) for k in range(4)])
+    with torch.no_grad():
+        found = model.module_(torch.tensor(images[:, None], dtype=torch.float32)).argmax(1).numpy()
+    figure, axes = panels(12, "Held-out digits, turned, and by how many degrees the net says", 0.9, 1.7)
+    for i, part in enumerate(axes):
+        part.imshow(images[i], cmap="gray_r")
+        part.set(xticks=[], yticks=[])
+        part.set_title(
+            f"{model.classes_[found[i]]}°", fontsize=8, color=ACCENT if found[i] == i // 3 else WARM
+        )
+    return figure
+
+
+def patches() -> Figure:
+    """Draw digits, their patches in another order, and how often the order is told."""
+    digits = data.load("digits")
+    model = PatchPretrainer("lenet", training=Training(epochs=15), random_state=0).fit(digits.X)
+    orders, which = torch.from_numpy(model.permutations_), torch.tensor([0, 5, 9, 14, 23])
+    x = torch.tensor(digits.X[:5, None], dtype=torch.float32)
+    moved = shuffled(x, orders, which, 2)
+    figure, axes = panels(
+        6, "Digits whose quarters have changed places; how often the net tells the order", 1.5, 2.0
+    )
+    for part, image in zip(axes, moved):
+        part.imshow(image[0], cmap="gray_r")
+        part.set(xticks=[], yticks=[])
+    axes[5].plot([row["accuracy"] for row in model.history_], color=ACCENT)
+    _label(axes[5], "epoch", "", "accuracy")
+    return figure
+
+
+def coding() -> Figure:
+    """Draw the bound on the information about rows to come, for batches of several sizes."""
+    digits = data.load("digits")
+    figure, (axes,) = panels(
+        1, "Information about the rows of a digit to come, as far as a batch can show it", 5.6, 3.2
+    )
+    for size, colour in ((8, SOFT), (32, ACCENT), (128, WARM)):
+        plan = Training(epochs=12, batch_size=size)
+        model = ContrastivePredictiveCoding(32, training=plan, random_state=0).fit(digits.X)
+        axes.plot(model.history_frame()["information"], color=colour, label=f"batches of {size}")
+        axes.axhline(np.log(size), color=colour, lw=0.6, ls=":")
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "epoch", "bound in nats (dotted: log N)")
+    return figure
+
+
 REGULARISERS: dict[str, Callable[[], Figure]] = {
     "bagging": bagging,
     "curriculum": curriculum,
+    "distillation": distillation,
     "dropout": dropout,
     "early-stopping": stopping,
     "l1": lasso,
     "label-smoothing": smoothing,
     "noise": noise,
     "norm-ball": ball,
+    "patches": patches,
+    "rotation": rotation,
+    "self-supervised": coding,
+    "self-training": self_training,
+    "transfer": transfer,
     "weight-decay": weight_decay,
 }

@@ -22,11 +22,12 @@ import torch
 from sklearn.base import is_classifier
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Classifier, Data
-from corollary.border import check_target
+from corollary.border import check_target, to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.regulariser import Regulariser
@@ -151,6 +152,8 @@ class SelfTraining(Classifier, Around):
         The last fit; it knows the classes as 0, 1, ...
     transduction_ : ndarray of shape (n_samples,)
         The class of each training sample, given or found, as a number into ``classes_``; -1 where none was sure.
+    n_iter_ : int
+        Rounds of fitting.
     labeled_iter_ : ndarray of shape (n_samples,)
         The round in which it was found; 0 for those given, -1 for none.
     history_ : list of dict
@@ -171,6 +174,7 @@ class SelfTraining(Classifier, Around):
     True
     """
 
+    _expected_failures = {"check_classifiers_classes": "it takes -1 for a class, which here means no label"}
     _fitted = {
         "estimator_": Model(),
         "transduction_": Array(None, kind="iu", low=-1),
@@ -198,7 +202,8 @@ class SelfTraining(Classifier, Around):
         """Return the codes of the classes, -1 where there is no label."""
         if y is None:
             check_target(self, X, y)
-        given = np.asarray(y, dtype=object) if isinstance(y, list) else np.asarray(y)
+        given = np.asarray(y, dtype=object) if isinstance(y, list) else np.asarray(to_numpy(y))
+        given = column_or_1d(given, warn=True) if given.ndim == 2 else given
         there = has_label(given)
         given = np.where(there, given, given[there][0] if there.any() else given)  # none is missing now
         given = check_target(self, X, np.asarray(given.tolist()) if given.dtype == object else given)
@@ -236,6 +241,7 @@ class SelfTraining(Classifier, Around):
     def _adopt(self, learner: _Rounds) -> None:
         if learner.member is not None:
             self.estimator_ = learner.member
+            self.n_iter_ = learner.n_iter
             self.transduction_, self.labeled_iter_ = learner.codes.copy(), learner.round.copy()
 
     def _predict_proba(self, X: Any) -> np.ndarray:
