@@ -431,3 +431,15 @@ def test_temporal_convolutions_see_the_whole_series_by_default():
     assert model.score([*X], y) > 0.95
     blind = SequenceClassifier("tcn", width=16, n_layers=1, training=Training(2), random_state=0).fit([*X], y)
     assert blind.n_layers_ == 1 and SequenceForecaster(training=Training(1)).fit([*X]).n_layers_ == 2
+
+
+def test_one_series_alone_is_a_list_of_one():
+    pd = pytest.importorskip("pandas")
+    wave = np.sin(np.arange(60.0))
+    model = SequenceForecaster(width=4, horizon=2, training=Training(1), random_state=0).fit(pd.Series(wave))
+    assert model.predict(wave).shape == (1, 2, 1)
+    np.testing.assert_array_equal(model.predict(wave), model.predict([wave]))
+    with pytest.raises(
+        ValueError, match="a table of shape .*; got an array with dim 3, shape .*For images use"
+    ):
+        corollary.PCA(1).fit(np.zeros((5, 4, 4)))

@@ -324,6 +324,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             options = {"dtype": (np.float64, np.float32), **self._checks}
             if not reset:  # a single row may be asked about, and the features are compared with the fit's
                 options = {key: value for key, value in options.items() if not key.startswith("ensure_min")}
+            if getattr(X, "ndim", 0) > 2:
+                must = "X must be a table of shape (n, d)"
+                do = "For images use a model of images (`corollary list --input image`), or X.reshape(len(X), -1)."
+                got = f"an array with dim {X.ndim}, shape {tuple(X.shape)}"
+                raise errors.value(type(self).__name__, must, got, do)
             return validate_data(self, to_numpy(X), reset=reset, **options)
         deep = {"levels": self._pixel_levels()} if self.input == "image" else {}
         return _BORDERS[self.input](X, type(self).__name__, **self._checks, **deep)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from corollary.base import Data
+from corollary.border import to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.ragged import RaggedBatches, padding_mask
 from corollary.engine.run import current
@@ -35,7 +36,8 @@ __all__ = ["SequenceForecaster"]
 class SequenceForecaster(BaseSequenceNetwork):
     """Forecast series of numbers of any length.
 
-    Takes a list of series ``(t, d)`` or ``(t,)`` of floats, which may differ in length, and learns to continue them.
+    Takes a list of series ``(t, d)`` or ``(t,)`` of floats, which may differ in length, and learns to continue them; one
+    series ``(t,)`` alone, as an array or a column of a frame, counts as a list of one.
 
     Parameters
     ----------
@@ -137,7 +139,9 @@ class SequenceForecaster(BaseSequenceNetwork):
     # --- hooks -------------------------------------------------------------------------------------------
 
     def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
-        parts = super()._check(X, reset)
+        values = to_numpy(X)
+        alone = getattr(values, "ndim", 0) == 1 and getattr(values.dtype, "kind", "") in ("i", "u", "f")
+        parts = super()._check([np.asarray(values, np.float64)] if alone else X, reset)
         if reset and self.kind_ != "vector":
             raise value(
                 type(self).__name__, "series must be of real numbers", "codes or strings", "Pass floats."
