@@ -216,6 +216,11 @@ nngp-classifier  | NNGPClassifier  | kernels.wide | table image | classifier | |
 ntk              | NTKRegressor    | kernels.wide | table image | regressor | | Neural tangent kernel regression: an infinitely wide trained network
 ntk-classifier   | NTKClassifier   | kernels.wide | table image | classifier | | Neural tangent kernel, for classes
 empirical-ntk    | empirical_ntk     | theory.ntk | table | | function | Neural tangent kernel of any module, its drift and its linearised network
+# theory
+counting         | cover                  | theory.counting | table | | function | Dichotomies, linear regions and VC dimension, counted
+approximation    | relu_spline            | theory.approximation | table | | function | Piecewise linear functions as ReLU networks; Barron's rate, universality
+generalisation   | certificate            | theory.bounds | table | | function | Generalisation bounds: Hoeffding, VC, Rademacher, PAC-Bayes; double descent
+learning-from-loss | exponential_family   | losses | table | | function | Losses: squared, zero-one, logistic, cross-entropy, exponential family
 # optimisation
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent

@@ -16,9 +16,9 @@ from corollary.formulas._connectionism_tools import (
     random_signs,
     separable_data,
 )
-from corollary.formulas._counting_tools import count_dichotomies, cover_number, hard_margin
 from corollary.formulas._library_tools import fitted
 from corollary.formulas.record import Erratum, all_of, at_most, equal, formula
+from corollary.theory.counting import count_dichotomies, cover, hard_margin
 
 
 def _threshold_unit(sigma, theta):
@@ -345,7 +345,7 @@ def perceptron_novikov(rng, claim):
     "cover-count",
     latex=r"C(s, n) = 2 \sum_{i=0}^{n-1} \binom{s-1}{i}",
     where="002 Perceptron",
-    right=cover_number,
+    right=cover,
     wrong=lambda s, n: 2 * sum(comb(s - 1, i) for i in range(n + 1)),
     errata=(
         Erratum(
@@ -358,6 +358,7 @@ def perceptron_novikov(rng, claim):
         ),
     ),
     systems=("counting",),
+    functions=("corollary.theory.counting.count_dichotomies", "corollary.theory.counting.cover"),
 )
 def cover_count(rng, claim):
     """So many labellings of s points in general position does a hyperplane through the origin realise."""
@@ -373,6 +374,7 @@ def cover_count(rng, claim):
     right=lambda count, s, n: count(s, n) + count(s, n - 1),
     wrong=lambda count, s, n: count(s, n) + count(s - 1, n - 1),
     systems=("counting",),
+    functions=("corollary.theory.counting.count_dichotomies",),
 )
 def cover_recurrence(rng, claim):
     """A new point splits just those labellings whose separator can be turned to pass through it.
@@ -398,6 +400,7 @@ def cover_recurrence(rng, claim):
     right=lambda n: n,
     wrong=lambda n: n + 1,
     systems=("counting",),
+    functions=("corollary.theory.counting.count_dichotomies",),
 )
 def cover_vc(rng, claim):
     """Hyperplanes through the origin shatter n points in general position of n-space, and never n + 1."""

@@ -9,6 +9,7 @@ from scipy.stats import kurtosis, multivariate_normal
 
 from corollary.formulas.record import Erratum, all_of, at_least, equal, exponent, formula
 from corollary.formulas.tools import gauss_hermite, gradient, quadrature, spd
+from corollary.theory.infinite import dual, infinite_kernels
 
 
 def small_network(rng, width=5):
@@ -142,11 +143,7 @@ def ntk_kernel_regression(rng, claim):
 
 def relu_tangent_kernel(X):
     """Exact infinite-width tangent kernel of f = sum_j a_j relu(w_j x) / sqrt(m), standard normal weights."""
-    norms = np.linalg.norm(X, axis=1)
-    cosine = np.clip(X @ X.T / np.outer(norms, norms), -1, 1)
-    angle = np.arccos(cosine)
-    features = np.outer(norms, norms) * (np.sin(angle) + (np.pi - angle) * cosine)
-    return (features + X @ X.T * (np.pi - angle)) / (2 * np.pi)
+    return infinite_kernels(np.sqrt(X.shape[1]) * X, weight_std=1.0, bias_std=0.0).ntk.numpy()
 
 
 def relu_kernel_at(W, a, X):
@@ -187,6 +184,7 @@ def trained_drift(rng, m, X, y, draws):
     right=lambda m: m**-0.5,
     wrong=lambda m: m**-1.0,
     systems=("ntk",),
+    functions=("corollary.theory.infinite.infinite_kernels",),
 )
 def ntk_infinite_width(rng, claim):
     """At large width the tangent kernel becomes deterministic and stays put during training.
@@ -276,6 +274,7 @@ def arc_cosine_step(K, weight, bias, factor=1.0):
     right=arc_cosine_step,
     wrong=lambda K, weight, bias: arc_cosine_step(K, weight, bias, factor=2.0),
     systems=("nngp",),
+    functions=("corollary.theory.infinite.dual",),
 )
 def nngp_recursion(rng, claim):
     """The covariance of a wide network passes from layer to layer; for ReLU in closed form by the angle."""
@@ -285,6 +284,8 @@ def nngp_recursion(rng, claim):
     around = np.linspace(0, 2 * np.pi, 4000, endpoint=False)
     F = np.maximum(np.linalg.cholesky(K) @ [np.cos(around), np.sin(around)], 0)
     by_angle = weight * 2 * (F @ F.T) / len(around) + bias
+    q = torch.from_numpy(np.diag(K).copy())
+    library = dual("relu", torch.from_numpy(K), q[:, None], q)[0].numpy()
     # Finite networks with two hidden layers: 25 of width 256 give the covariance to a few percent.
     X = np.linalg.cholesky(K).T  # columns with inner products K
     draws, m = 25, 256
@@ -294,6 +295,7 @@ def nngp_recursion(rng, claim):
     measured = weight * np.mean(second.transpose(0, 2, 1) @ second, axis=0) / m + bias
     return all_of(
         equal(claim(K, weight, bias), by_angle, tol=1e-5),
+        equal(claim(K, weight, bias), weight * library + bias, tol=1e-9),
         equal(claim(claim(K, weight, bias), weight, bias), measured, tol=0.12, relative=True),
     )
 

@@ -11,6 +11,8 @@ from scipy.stats import binom, norm
 
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula, within
 from corollary.formulas.tools import gauss_hermite, simplex
+from corollary.theory import bounds
+from corollary.theory.bounds import vc_bound as library_vc_bound
 
 
 @formula(
@@ -111,6 +113,7 @@ def threshold_deviations(rng, n, trials):
     right=lambda S, n, delta: 2 * np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     wrong=lambda S, n, delta: np.sqrt(2 * (np.log(S) + np.log(2 / delta)) / n),
     systems=("generalisation",),
+    functions=("corollary.theory.bounds.vc_bound",),
 )
 def vc_bound(rng, claim):
     """With high probability no function of the class is worse than its training error by more than this.
@@ -127,7 +130,11 @@ def vc_bound(rng, claim):
     tail = brentq(lambda eps: np.log(2 * S) + hoeffding(eps / 2) - np.log(delta), 1e-3, 3.0)
     sup, _ = threshold_deviations(rng, n, 500)
     return all_of(
-        equal(claim(S, n, delta), tail, tol=1e-4), at_most(np.mean(sup > claim(S, n, delta)), delta)
+        equal(claim(S, n, delta), tail, tol=1e-4),
+        equal(
+            claim(S, n, delta), library_vc_bound(n, 1, delta), tol=1e-9
+        ),  # thresholds label 2n points in 2n + 1 ways
+        at_most(np.mean(sup > claim(S, n, delta)), delta),
     )
 
 
@@ -227,6 +234,7 @@ def pac_bayes_right(kl, s, epsilon):
         ),
     ),
     systems=("generalisation",),
+    functions=("corollary.theory.bounds.pac_bayes",),
 )
 def pac_bayes(rng, claim):
     """The test error of a randomised predictor exceeds its training error by little if it is near the prior.
@@ -238,12 +246,13 @@ def pac_bayes(rng, claim):
     k = np.arange(s + 1)
     log_tail = binom.logsf(k, s, 0.5)  # more than k lucky answers of s
     moment = np.exp(binom.logpmf(k, s, 0.5) + s * np.log(2) + xlogy(k, k / s) + xlogy(s - k, 1 - k / s)).sum()
-    exact, bound, room = [], [], []
+    exact, bound, room, library = [], [], [], []
     for kl in (0.0, 5.0, 40.0, 80.0):
         epsilon = 10.0 ** -rng.uniform(25, 30)
         # With K = e^kl predictors each may fail with probability about epsilon / K.
         exact.append(k[log_tail <= np.log(epsilon) - kl].min() / s - 0.5)
         bound.append(claim(kl, s, epsilon))
+        library.append(bounds.pac_bayes(0.0, kl, s, epsilon, form="root"))
         # What is left of the bound's exponent is the logarithm of its constant, 2 sqrt(s), over the exact moment
         # sum_k Binomial(k; s, p) exp(s kl(k/s, p)), the same for every p and about sqrt(pi s / 2).
         room.append(2 * s * bound[-1] ** 2 - kl + np.log(epsilon) - np.log(moment))
@@ -254,6 +263,7 @@ def pac_bayes(rng, claim):
     # Far out the bound loses only ln(2 sqrt s) and the curvature of the relative entropy: under 8%.
     return all_of(
         at_least(bound, exact),
+        equal(bound, library, tol=1e-9),
         within(bound / exact, 0.9, 1.1),
         within(
             room, np.log(1.5), np.log(1.65)

@@ -13,9 +13,9 @@ from corollary.formulas._connectionism_tools import (
     sparse_patterns,
     symmetric_coupling,
 )
-from corollary.formulas._counting_tools import cover_number
 from corollary.formulas._library_tools import fitted
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula, within
+from corollary.theory.counting import cover
 
 
 def _hopfield(X, **options):
@@ -366,7 +366,7 @@ def hopfield_capacity(rng, claim):
         X = random_signs(rng, round(load * n), n).astype(np.float32)
         memory = _hopfield(X, update="synchronous", max_sweeps=20)
         overlap.append((memory.recall(X[:40]) * X[:40]).mean())
-    half = cover_number(round(best * 50), 50) / 2 ** round(best * 50)
+    half = cover(round(best * 50), 50) / 2 ** round(best * 50)
     return all_of(
         equal(hebb, limit, tol=1e-3),  # 0.1379 to four digits
         at_least(overlap[0], 0.95, tol=1e-3),

@@ -9,12 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from corollary.formulas._approximation_tools import largest_error, rectifier
-from corollary.formulas._counting_tools import (
-    count_folded_square,
-    count_pieces,
-    count_regions,
-    folding_network,
-)
+from corollary.formulas._counting_tools import count_folded_square, folding_network
 from corollary.formulas.record import (
     Erratum,
     all_of,
@@ -25,6 +20,8 @@ from corollary.formulas.record import (
     formula,
 )
 from corollary.formulas.tools import gradient
+from corollary.theory.approximation import difference_of_convex, k_hinge, relu_spline
+from corollary.theory.counting import count_pieces, count_regions, montufar, zaslavsky
 
 
 def _spline(x, knots, values, weights):
@@ -40,6 +37,7 @@ def _spline(x, knots, values, weights):
     right=lambda x, knots, values: _spline(x, knots, values, np.diff),
     wrong=lambda x, knots, values: _spline(x, knots, values, lambda slopes: slopes[1:]),
     systems=("approximation",),
+    functions=("corollary.theory.approximation.relu_spline",),
 )
 def apx_relu_splines(rng, claim):
     """A continuous piecewise linear function on the line is one layer of rectified units, exactly.
@@ -57,6 +55,7 @@ def apx_relu_splines(rng, claim):
     interpolant = np.interp(x, knots, values)
     return all_of(
         equal(claim(x, knots, values), interpolant, tol=1e-10),
+        equal(claim(x, knots, values), relu_spline(knots, values)(x), tol=1e-10),
         exponent(sizes, errors, -2.0, tol=0.3),  # 200 points need not hit the worst place of a piece
         equal(largest_error(absolute, absolute, interpolant, interpolant), 0, tol=1e-8),
     )
@@ -84,6 +83,7 @@ def _hinges(slopes, offsets, side):
     right=lambda slopes, offsets: _hinges(slopes, offsets, side=1),
     wrong=lambda slopes, offsets: _hinges(slopes, offsets, side=-1),
     systems=("approximation",),
+    functions=("corollary.theory.approximation.k_hinge",),
 )
 def apx_khinge_decomposition(rng, claim):
     """Continuous piecewise linear functions in n-space are signed sums of maxima of n + 1 affine functions.
@@ -103,6 +103,11 @@ def apx_khinge_decomposition(rng, claim):
         total = sum(sign * planes[:, list(members)].max(axis=1) for sign, members in terms)
         outcomes += [
             equal(total, planes.max(axis=1), tol=1e-9),
+            equal(
+                total,
+                sum(c * planes[:, list(S)].max(axis=1) for S, c in k_hinge(slopes, offsets).items()),
+                tol=1e-9,
+            ),
             at_most([len(members) for _, members in terms], n + 1),
         ]
     return all_of(*outcomes)
@@ -155,6 +160,7 @@ def _difference_of_maxima(knots, values, split=True):
     right=_difference_of_maxima,
     wrong=lambda knots, values: _difference_of_maxima(knots, values, split=False),
     systems=("approximation",),
+    functions=("corollary.theory.approximation.difference_of_convex",),
 )
 def apx_dc_maxout(rng, claim):
     """A continuous piecewise linear function is the difference of two convex ones, so two maxout units do.
@@ -166,7 +172,11 @@ def apx_dc_maxout(rng, claim):
     values[2:4] = values[1] + np.array([1.0, 0.0])  # a peak, so that the function is not convex
     plus, minus = claim(knots, values)
     maxout = lambda pieces: (np.outer(x, pieces[:, 0]) + pieces[:, 1]).max(axis=1)
-    return equal(maxout(plus) - maxout(minus), np.interp(x, knots, values), tol=1e-9)
+    library = [maxout(pieces) for pieces in difference_of_convex(knots, values)]
+    return all_of(
+        equal(maxout(plus) - maxout(minus), np.interp(x, knots, values), tol=1e-9),
+        equal(maxout(plus) - maxout(minus), library[0] - library[1], tol=1e-9),
+    )
 
 
 def _local_map(W, b, v, c, x):
@@ -208,17 +218,17 @@ def apx_activation_patterns(rng, claim):
     return all_of(*outcomes, equal(len(patterns), most, tol=0))
 
 
-def _zaslavsky(m, n):
-    return sum(comb(m, i) for i in range(min(m, n) + 1))
-
-
 @formula(
     "apx-zaslavsky",
     latex=r"R(m) = \sum_{i=0}^{\min(m, n)} \binom{m}{i}",
     where="003 Rectified units",
-    right=_zaslavsky,
+    right=zaslavsky,
     wrong=lambda m, n: 2 * sum(comb(m - 1, i) for i in range(n)),
     systems=("counting",),
+    functions=(
+        "corollary.theory.counting.zaslavsky",
+        "corollary.theory.counting.count_regions",
+    ),
 )
 def apx_zaslavsky(rng, claim):
     """So many regions do m hyperplanes in general position cut n-space into, and never more."""
@@ -233,29 +243,29 @@ def apx_zaslavsky(rng, claim):
     )
 
 
-def _montufar(m, n, L):
-    return _zaslavsky(m, n) * (m // n) ** (n * (L - 1))
-
-
 @formula(
     "apx-montufar",
     latex=r"\max_\theta \#\text{regions} \ge R(m) \Bigl\lfloor \frac{m}{n} \Bigr\rfloor^{n(L-1)} ="
     r"\Omega\bigl((m/n)^{(L-1)n} m^n\bigr)",
     where="000 §6; 003 Rectified units",
-    right=lambda m, n, L, folding: _montufar(m, n, L) if folding else 1,
-    wrong=lambda m, n, L, folding: _zaslavsky(m, n) ** L if folding else 1,
+    right=lambda m, n, L, folding: montufar([m] * L, n) if folding else 1,
+    wrong=lambda m, n, L, folding: zaslavsky(m, n) ** L if folding else 1,
     errata=(
         Erratum(
             "E45",
             printed=r"every network in general position has at least that many (003); $O(\cdot)$ (000)",
             correction=r"a lower bound for the largest number over all weights",
-            form=lambda m, n, L, folding: _montufar(m, n, L),
+            form=lambda m, n, L, folding: montufar([m] * L, n),
             where="000 §6; 003 Rectified units",
             kind="claim",
             counterexample=r"all weights zero: one region",
         ),
     ),
     systems=("counting",),
+    functions=(
+        "corollary.theory.counting.montufar",
+        "corollary.theory.counting.count_pieces",
+    ),
 )
 def apx_montufar(rng, claim):
     """Deep rectified networks can have exponentially many regions in their depth; few do.

@@ -22,6 +22,7 @@ __all__ = [
     "pairs",
     "predictions",
     "probabilities",
+    "regions",
     "residuals",
     "robustness",
     "save",
@@ -162,6 +163,22 @@ def importances(names: Sequence[str], means: np.ndarray, deviations: np.ndarray)
     axes.barh(list(names)[::-1], means[::-1], xerr=deviations[::-1], color=ACCENT, alpha=0.7, height=0.65)
     axes.axvline(0, color=INK, lw=0.8)
     axes.tick_params(labelsize=8)
+    return figure
+
+
+def regions(found: Any) -> Figure:
+    """Draw the linear regions (``theory.counting.linear_regions``) of a network, coloured by their number of active units."""
+    from matplotlib.collections import PolyCollection
+
+    figure, axes = _figure(4.8, 4.6)
+    cells = PolyCollection(
+        found.polygons, array=found.patterns.sum(1), cmap="Blues", edgecolors=INK, linewidths=0.4
+    )
+    axes.add_collection(cells)
+    axes.autoscale_view()
+    axes.set_aspect("equal")
+    axes.set_title(f"{found.count} linear regions")
+    figure.colorbar(cells, ax=axes, label="active units")
     return figure
 
 
