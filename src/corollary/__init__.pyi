@@ -115,6 +115,7 @@ from corollary.linear.pca import PCA as PCA
 from corollary.linear.ppca import ProbabilisticPCA as ProbabilisticPCA
 from corollary.linear.regression import LinearRegression as LinearRegression
 from corollary.linear.regression import Ridge as Ridge
+from corollary.losses import exponential_family as exponential_family
 from corollary.metrics import fid as fid
 from corollary.mixtures.dirichlet_process import DirichletProcessMixture as DirichletProcessMixture
 from corollary.mixtures.gaussian import GaussianMixture as GaussianMixture
@@ -161,7 +162,10 @@ from corollary.sets.deep_sets import DeepSetsClassifier as DeepSetsClassifier
 from corollary.sets.deep_sets import DeepSetsRegressor as DeepSetsRegressor
 from corollary.sets.pointnet import PointNet as PointNet
 from corollary.sets.pointnet import PointNetSegmenter as PointNetSegmenter
+from corollary.theory.approximation import relu_spline as relu_spline
+from corollary.theory.bounds import certificate as certificate
 from corollary.theory.convolution import convolve as convolve
+from corollary.theory.counting import cover as cover
 from corollary.theory.graphs import laplacian as laplacian
 from corollary.theory.lipschitz import product_bound as product_bound
 from corollary.theory.ntk import empirical_ntk as empirical_ntk

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from corollary.errors import kind, value
@@ -253,15 +254,39 @@ class Rate(NamedTuple):
         return float(np.polyfit(np.log(self.sizes[kept]), np.log(self.errors[kept]), 1)[0])
 
 
-def _units(X: np.ndarray, n_units: int, name: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the outputs (n, n_units) of random ridge units whose kinks lie among the data."""
-    W = rng.normal(size=(X.shape[1], n_units))
-    W /= np.linalg.norm(W, axis=0)
-    sharp = rng.exponential(3.0, size=n_units) / X.std()
-    Z = X @ W
-    centres = Z[rng.integers(len(X), size=n_units), np.arange(n_units)]
-    z = torch.from_numpy(sharp * (Z - centres))
-    return np.asarray(named_activation(name)(z))
+class _Ridge(NamedTuple):
+    """All units phi(w x + b) on the samples X, to choose from."""
+
+    X: np.ndarray
+    phi: nn.Module
+
+    def random(self, n_units: int, rng: np.random.Generator) -> np.ndarray:
+        """Return weights and biases (n_units, d + 1) of units whose kinks lie among the data."""
+        W = rng.normal(size=(n_units, self.X.shape[1]))
+        W *= (rng.exponential(3.0, size=n_units) / self.X.std() / np.linalg.norm(W, axis=1))[:, None]
+        centres = self.X[rng.integers(len(self.X), size=n_units)]
+        return np.column_stack([W, -(W * centres).sum(1)])
+
+    def outputs(self, units: Tensor) -> Tensor:
+        """Return the outputs (n, units)."""
+        return self.phi(torch.from_numpy(self.X) @ units[:, :-1].T + units[:, -1])  # type: ignore[no-any-return]
+
+    def best(self, residual: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Return the output of the unit that is most correlated with the residual: the best of these, then climbing."""
+        r = torch.from_numpy(residual)
+
+        def cosine(theta: Tensor) -> Tensor:
+            g = self.outputs(theta)
+            return ((r @ g) / g.square().sum(0).clamp(min=1e-300).sqrt()).abs()
+
+        def downhill(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            free = torch.from_numpy(theta[None].copy()).requires_grad_(True)
+            lost = -cosine(free).sum()
+            return float(lost.detach()), torch.autograd.grad(lost, free)[0][0].numpy()
+
+        start = units[int(cosine(torch.from_numpy(units)).argmax())]
+        found = minimize(downhill, start, jac=True, method="L-BFGS-B", options={"maxiter": 50}).x
+        return self.outputs(torch.from_numpy(found[None]))[:, 0].numpy()  # type: ignore[no-any-return]
 
 
 def barron_rate(
@@ -270,7 +295,7 @@ def barron_rate(
     sizes: Sequence[int] = (1, 2, 4, 8, 16, 32),
     *,
     activation: str = "sigmoid",
-    n_units: int = 2000,
+    n_units: int = 500,
     dictionary: Any = None,
     random_state: int | None = None,
 ) -> Rate:
@@ -284,8 +309,8 @@ def barron_rate(
         Numbers of units at which the error is measured.
     activation : str, default="sigmoid"
         Of the random ridge units that are chosen from.
-    n_units : int, default=2000
-        How many there are to choose from.
+    n_units : int, default=500
+        How many there are; from the best of them the search goes on by gradients.
     dictionary : array of shape (n, units), optional
         Outputs of units of one's own instead.
     random_state : int, optional
@@ -299,7 +324,7 @@ def barron_rate(
     Notes
     -----
     Orthogonal greedy algorithm: each step takes the unit that is most correlated with the residual and fits all weights anew;
-    O(n units) a step.
+    O(n (d + m) units) a step.
 
     References
     ----------
@@ -317,13 +342,20 @@ def barron_rate(
     if X.ndim != 2 or len(X) != len(y):
         raise value("barron_rate", "X (n, d) and y (n,) must fit", f"shapes {X.shape} and {y.shape}")
     rng = np.random.default_rng(random_state)
-    G = _units(X, n_units, activation, rng) if dictionary is None else np.asarray(dictionary, np.float64)
-    G = G / np.maximum(np.linalg.norm(G, axis=0), np.finfo(float).tiny)
-    if max(sizes) > min(G.shape):
-        raise value("barron_rate", f"sizes must be at most {min(G.shape)}", max(sizes))
+    most = len(y) if dictionary is None else min(np.shape(dictionary))
+    if max(sizes) > most:
+        raise value("barron_rate", f"sizes must be at most {most}", max(sizes))
+    if dictionary is None:
+        ridge = _Ridge(X, named_activation(activation))
+        units = ridge.random(n_units, rng)
+        choose = lambda r: ridge.best(r, units)  # noqa: E731
+    else:
+        G = np.asarray(dictionary, np.float64)
+        G = G / np.maximum(np.linalg.norm(G, axis=0), np.finfo(float).tiny)
+        choose = lambda r: G[:, np.abs(G.T @ r).argmax()]  # noqa: E731
     errors, basis, residual = [], np.empty((len(y), 0)), y.copy()
     for m in range(1, max(sizes) + 1):
-        g = G[:, np.abs(G.T @ residual).argmax()]
+        g = choose(residual)
         for _ in range(2):  # Gram-Schmidt, twice for precision
             g = g - basis @ (basis.T @ g)
         norm = np.linalg.norm(g)
