@@ -238,6 +238,8 @@ svrg             | SVRG                   | optim.looking | table | | optimiser 
 newton           | Newton                 | optim.looking | table | | optimiser | Damped Newton steps by conjugate gradients
 extragradient    | ExtraGradient          | optim.looking | table | | optimiser | Gradients one step ahead, for saddle points and games
 projected        | Projected              | optim.projection | table | | optimiser | Any optimiser on a ball, simplex, box or set of matrices
+race             | race                   | theory.race | table | | function | Optimisers side by side on one's own model
+rates            | constants              | theory.convergence | table | | function | Smoothness, convexity and condition of any model, and what theorems promise
 schedules        | schedule               | optim | table | | function | Step-size schedules
 clipping         | ClipNorm               | engine.regularisers | table | | regulariser | Largest norm of a gradient
 # regularisation

@@ -23,6 +23,7 @@ _WHERE = {
     "SignSGD": "first_order",
     "Subgradient": "first_order",
 }
+_PATHS = ("Path", "trajectory")
 
 __all__ = [  # noqa: PLE0604
     "NAMES",
@@ -31,6 +32,7 @@ __all__ = [  # noqa: PLE0604
     "race",
     "robbins_monro",
     "schedule",
+    "trajectory",
     *_WHERE,
 ]
 
@@ -128,6 +130,8 @@ def _projected(base: str = "sgd", **options: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return _class(name)
+    if name in _PATHS:
+        return getattr(import_module("corollary.optim.paths"), name)
     if name == "race":  # it needs losses, which stand above this room, so it is found by the catalog
         from corollary import catalog
 

@@ -46,6 +46,7 @@ __all__ = ["SVRG", "ExtraGradient", "Newton", "look_ahead"]
 
 ARMIJO = 1e-4  # share of the decrease that the gradient promises which a Newton step must keep
 HALVINGS = 30
+ROUNDING = 10  # units in the last place that two evaluations of a loss may differ by
 
 Closure = Callable[[], Any]
 
@@ -193,7 +194,8 @@ class Newton(Looking):
     Notes
     -----
     ``step(closure)`` calls the closure with gradients once and, for the line search, a few times without. The closure returns the
-    loss and does **not** call ``backward``. A step costs up to ``max_iter`` products, each about two gradients.
+    loss and does **not** call ``backward``. A step costs up to ``max_iter`` products, each about two gradients; ``products``
+    says how many the last one took.
 
     Examples
     --------
@@ -221,6 +223,7 @@ class Newton(Looking):
         if not max_iter >= 1:
             raise errors.value("Newton", "max_iter must be at least 1", max_iter)
         super().__init__(params, lr, momentum, weight_decay, damping=damping, max_iter=max_iter, tol=tol)
+        self.products = 0
 
     def look(self, closure: Closure) -> Any:
         """Solve eq. 2, search the line, and write the direction."""
@@ -228,11 +231,13 @@ class Newton(Looking):
         with torch.enable_grad():
             loss = closure()
             flat = _differentiated(loss, params)
-        curvature = hessian_product(flat, params)
-        g = flat.detach()
-        direction = conjugate_gradient(
-            lambda v: curvature(v) + group["damping"] * v, g, max_iter=group["max_iter"], tol=group["tol"]
-        )
+        curvature, g, self.products = hessian_product(flat, params), flat.detach(), 0
+
+        def damped(v: Tensor) -> Tensor:
+            self.products += 1
+            return curvature(v) + group["damping"] * v
+
+        direction = conjugate_gradient(damped, g, max_iter=group["max_iter"], tol=group["tol"])
         step = self._shortened(closure, params, float(loss.detach()), direction, float(g @ direction))
         write(params, direction * step)
         return loss.detach()
@@ -242,6 +247,7 @@ class Newton(Looking):
     ) -> float:
         """Return the largest of 1, 1/2, 1/4, ... with which the loss falls enough (Armijo)."""
         before, rate, step = [p.detach().clone() for p in params], self.param_groups[0]["lr"], 1.0
+        loss += ROUNDING * torch.finfo(d.dtype).eps * abs(loss)  # near a minimum the fall is lost in rounding
         parts = [part.view_as(p) for part, p in zip(d.split([p.numel() for p in params]), params)]
         for _ in range(HALVINGS):
             with torch.no_grad():

@@ -1,6 +1,7 @@
 """One function per picture; each returns a Matplotlib figure and touches no global state."""
 
 from corollary.plot.chains import joint, ranks, trace
+from corollary.plot.optimisation import decay, race, sharpness, spectrum, trajectory
 from corollary.plot.pictures import (
     codes,
     confusion,
@@ -22,6 +23,7 @@ __all__ = [
     "codes",
     "confusion",
     "curves",
+    "decay",
     "image_grid",
     "importances",
     "joint",
@@ -31,9 +33,13 @@ __all__ = [
     "probabilities",
     "ranks",
     "regions",
+    "race",
     "residuals",
     "robustness",
     "save",
     "series",
     "trace",
+    "sharpness",
+    "spectrum",
+    "trajectory",
 ]

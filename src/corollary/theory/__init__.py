@@ -10,9 +10,14 @@ from typing import Any
 
 _WHERE = {
     "certified_radius": "lipschitz",
+    "constants": "convergence",
     "convolution_matrix": "convolution",
+    "decay": "rates",
+    "density": "hessian",
     "dirichlet_energy": "graphs",
     "empirical_ntk": "ntk",
+    "edge_of_stability": "convergence",
+    "eigenvalues": "hessian",
     "equivariance": "symmetry",
     "gradient_flow": "recurrence",
     "graph_filter": "graphs",
@@ -31,6 +36,7 @@ _WHERE = {
     "parameter_count": "convolution",
     "product_bound": "lipschitz",
     "receptive_field": "convolution",
+    "trace": "hessian",
     "vanishing_bound": "recurrence",
 }
 
@@ -46,7 +52,12 @@ _MODULES = (
 __all__ = sorted([*_WHERE, *_MODULES])  # noqa: PLE0605
 
 
+_ROOMS = ("convergence", "hessian", "rates")  # whole modules that are asked for by name
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"corollary.theory.{name}")
     if name in _WHERE:
         return getattr(import_module(f"corollary.theory.{_WHERE[name]}"), name)
     if name in _MODULES:
