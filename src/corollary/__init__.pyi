@@ -164,11 +164,13 @@ from corollary.sets.pointnet import PointNet as PointNet
 from corollary.sets.pointnet import PointNetSegmenter as PointNetSegmenter
 from corollary.theory.approximation import relu_spline as relu_spline
 from corollary.theory.bounds import certificate as certificate
+from corollary.theory.convergence import constants as constants
 from corollary.theory.convolution import convolve as convolve
 from corollary.theory.counting import cover as cover
 from corollary.theory.graphs import laplacian as laplacian
 from corollary.theory.lipschitz import product_bound as product_bound
 from corollary.theory.ntk import empirical_ntk as empirical_ntk
+from corollary.theory.race import race as race
 from corollary.theory.recurrence import gradient_flow as gradient_flow
 from corollary.theory.symmetry import equivariance as equivariance
 from corollary.tuning import Tunable as Tunable
