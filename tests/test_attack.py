@@ -6,11 +6,14 @@ import torch
 from torch import nn
 
 from corollary import (
+    DeepSetsClassifier,
     ImageClassifier,
     LogisticRegression,
     MLPClassifier,
     NetClassifier,
+    PointNet,
     SequenceClassifier,
+    TextCNN,
     Training,
     attack,
 )
@@ -342,6 +345,20 @@ def test_images_come_back_as_they_were_given():
     assert (again.adversarial - colour).abs().max() <= 0.1 + 1e-6
 
 
+@pytest.mark.parametrize("kind", [DeepSetsClassifier, PointNet, SequenceClassifier])
+def test_sets_and_sequences_of_one_size_are_attacked(kind):
+    data = RNG.normal(size=(24, 6, 2))
+    y = (data[:, :, 0].mean(1) > 0).astype(int)
+    model = kind(training=Training(epochs=3), random_state=0).fit(data, y)
+    found = attack.pgd(model, data, y, eps=0.5, steps=5, bounds=None, random_state=0)
+    assert found.adversarial.shape == data.shape and found.success.any()
+    assert np.array_equal(model.predict(found.adversarial) != y, found.success)
+    with pytest.raises(
+        ValueError, match="sets and sequences must all have one size; got shapes .2, 2. and .6, 2."
+    ):
+        pgd(model, [data[0], data[1][:2]])
+
+
 # --- what cannot be attacked -----------------------------------------------------------------------------
 
 
@@ -401,8 +418,11 @@ def test_what_cannot_be_attacked_says_why(net, call, words):
 
 def test_models_without_a_gradient_say_so():
     words = SequenceClassifier(training=Training(epochs=1), random_state=0).fit(["ab", "ba"] * 4, [0, 1] * 4)
-    with pytest.raises(ValueError, match="SequenceClassifier: only inputs that are tensors of one shape"):
+    with pytest.raises(ValueError, match="the inputs must be real numbers in arrays of one shape; got codes"):
         pgd(words, ["ab"])
+    texts = TextCNN(training=Training(epochs=1), random_state=0).fit(["a b", "b a"] * 4, [0, 1] * 4)
+    with pytest.raises(ValueError, match="TextCNN: only tables, images, sets and sequences of real numbers"):
+        pgd(texts, ["a b"])
     from sklearn.tree import DecisionTreeClassifier
 
     with pytest.raises(ValueError, match="the classifier must have a gradient; got DecisionTreeClassifier"):

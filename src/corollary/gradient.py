@@ -430,11 +430,19 @@ class GradientClassifier(Classifier, GradientTrained):
         return CrossEntropy(len(self.classes_), axis)
 
     def _differentiable(self) -> tuple[Any, Any]:
-        """Return the map from a tensor of checked inputs to logits, and a tensor of the type and device it takes."""
-        if self.input not in ("table", "image"):
-            must = "only inputs that are tensors of one shape, tables and images, have a gradient to follow"
+        """Return the map from a tensor of checked inputs to logits, and a tensor of the type and device it takes.
+
+        Sets and sequences come as (n, size, d), all of one size, so that nothing is padded.
+        """
+        import torch
+
+        call, like = self._graph_call(), next(self.module_.parameters())
+        if self.input in ("table", "image"):
+            return call, like
+        if self.input not in ("set", "sequence"):
+            must = "only tables, images, sets and sequences of real numbers have a gradient to follow"
             raise errors.value(type(self).__name__, must, f"a model of kind {self.input!r}")
-        return self._graph_call(), next(self.module_.parameters())
+        return lambda x: call(x, torch.full((len(x),), x.shape[1])), like
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
         from corollary.export import Classes

@@ -1,7 +1,8 @@
 """What the attacks share: any classifier as a differentiable map to logits, checked inputs, and the result.
 
 A model is a ``torch.nn.Module`` in evaluation mode that gives logits (n, n_classes), or one logit of two classes; or a fitted
-classifier of the library, whose labels and whose form of inputs are then used. Whatever is done to an input before the network
+classifier of the library for tables, images, or sets and sequences of real numbers that have one size, whose labels and whose
+form of inputs are then used. Whatever is done to an input before the network
 belongs to the model: standardisation inside ``module_`` is attacked with it, and ``bounds`` are those of the raw inputs.
 """
 
@@ -216,9 +217,17 @@ def _estimator(model: Any, X: Any, owner: str) -> tuple[Scores, Tensor, Callable
         )
         raise errors.value(owner, must, type(model).__name__, do)
     checked = model._query(X) if hasattr(model, "_query") else np.asarray(to_numpy(X), dtype=np.float64)
+    if isinstance(checked, list):
+        sizes = sorted({np.shape(part) for part in checked})
+        if len(sizes) > 1:
+            must = "sets and sequences must all have one size"
+            raise errors.value(
+                owner, must, f"shapes {sizes[0]} and {sizes[-1]}", "Attack those of each size."
+            )
+        checked = np.stack(checked)
     if not isinstance(checked, np.ndarray) or checked.dtype.kind != "f":
         must = "the inputs must be real numbers in arrays of one shape"
-        raise errors.value(owner, must, f"what {type(model).__name__} reads as {type(checked).__name__}")
+        raise errors.value(owner, must, f"codes or others, which {type(model).__name__} takes")
     shape = tuple(getattr(X, "shape", checked.shape))
     dtype = checked.dtype
 
