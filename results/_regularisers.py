@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.datasets import make_moons
 
 from corollary import (
     BaggingClassifier,
     ContrastivePredictiveCoding,
     Curriculum,
+    ImageClassifier,
     MLPClassifier,
     MLPRegressor,
     PatchPretrainer,
@@ -189,8 +191,9 @@ def curriculum() -> Figure:
 def bagging() -> Figure:
     """Draw the accuracy of one, two, three members together on held-out digits, and what the bags say of it."""
     digits = data.load("digits", "table")
-    X, y = digits.X[:400], digits.y[:400]
-    held, truth = digits.X[400:], digits.y[400:]
+    order = np.random.default_rng(0).permutation(len(digits.y))  # the file has its writers one after another
+    X, y = digits.X[order[:400]], digits.y[order[:400]]
+    held, truth = digits.X[order[400:]], digits.y[order[400:]]
     member = MLPClassifier((32,), training=Training(epochs=40, learning_rate=3e-3))
     model = BaggingClassifier(member, 20, random_state=0).fit(X, y)
     each = np.array([member.predict_proba(held) for member in model.estimators_])
@@ -228,19 +231,20 @@ def distillation() -> Figure:
 
 def transfer() -> Figure:
     """Draw the accuracy on the digits 5 to 9 by the number of labels, from scratch and from weights that know 0 to 4."""
-    digits = data.load("digits", "table")
-    low, high = np.flatnonzero(digits.y < 5), np.flatnonzero(digits.y >= 5)
-    plan = Training(epochs=60, learning_rate=2e-3)
-    base = MLPClassifier((64,), training=plan, random_state=0).fit(digits.X[low], digits.y[low])
-    counts, lines = (10, 20, 40, 80, 160), {"from scratch": [], "fine-tuned": [], "new head only": []}
+    digits = data.load("digits")
+    order = np.random.default_rng(0).permutation(len(digits.y))
+    low, high = order[digits.y[order] < 5], order[digits.y[order] >= 5]
+    plan = Training(epochs=60, learning_rate=2e-3, batch_size=32)
+    new = ImageClassifier("lenet", training=plan, random_state=0)
+    base = clone(new).set_params(training__epochs=15).fit(digits.X[low], digits.y[low])
+    counts = (20, 50, 100, 200)
+    lines: dict[str, list[float]] = {"from scratch": [], "fine-tuned": [], "new head only": []}
     held = digits.X[high[200:]], digits.y[high[200:]]
     for n in counts:
         few = digits.X[high[:n]], digits.y[high[:n]]
-        lines["from scratch"].append(
-            MLPClassifier((64,), training=plan, random_state=0).fit(*few).score(*held)
-        )
-        lines["fine-tuned"].append(base.fine_tune(*few).score(*held))
-        lines["new head only"].append(base.fine_tune(*few, freeze=-1).score(*held))
+        lines["from scratch"].append(clone(new).fit(*few).score(*held))
+        lines["fine-tuned"].append(base.fine_tune(*few, training=plan).score(*held))
+        lines["new head only"].append(base.fine_tune(*few, freeze=-1, training=plan).score(*held))
     figure, (axes,) = panels(1, "Digits 5 to 9, after learning the digits 0 to 4 or not", 5.4, 3.2)
     for (name, values), colour in zip(lines.items(), (SOFT, ACCENT, WARM)):
         axes.semilogx(counts, values, "o-", ms=3, color=colour, label=name)
