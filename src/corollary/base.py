@@ -345,6 +345,13 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._admit(self._read_again(X), reset=False)
 
+    def _answer(self, hook: Any, X: Any) -> Any:
+        """Return what a hook says of new data; those that stay on disk are asked about block by block."""
+        return self._by_blocks(hook, self._query(X))
+
+    def _by_blocks(self, hook: Any, X: Any) -> Any:
+        return np.concatenate([hook(block) for block in X.blocks()]) if isinstance(X, Source) else hook(X)
+
     # --- data sets and frames of mixed columns -----------------------------------------------------------
 
     def _read(self, X: Any, y: Any) -> tuple[Any, Any]:

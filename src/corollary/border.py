@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from corollary import errors
-from corollary.data.sources import Source
+from corollary.data.sources import Source, mapping
 
 __all__ = [
     "SCALE",
@@ -38,13 +38,24 @@ def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
 
 
 def as_tensor(array: Any) -> Any:
-    """Return a tensor over an array's memory; read-only memory is copied."""
+    """Return a tensor over an array's memory, which nobody must write to; read-only memory is copied unless it is mapped."""
     import torch
 
     if isinstance(array, torch.Tensor):
         return array
     array = np.ascontiguousarray(array)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    if not array.flags.writeable:
+        array = array.copy() if mapping(array) is None else np.asarray(_Shown(array))
+    return torch.from_numpy(array)
+
+
+class _Shown:
+    """A read-only array that says it may be written to: torch has no tensors that may not."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.array = array  # stays alive with what is made of it
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
 def digest(value: Any) -> str:

@@ -90,7 +90,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, in the order of ``classes_``."""
-        return as_given(X, finite(self, self._predict_proba(self._query(X))))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._answer(self._predict_proba, X)))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy; the labels are those of the Dataset by default."""
@@ -98,7 +98,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the most probable class."""
-        winners = np.asarray(finite(self, self._predict_proba(self._query(X)))).argmax(axis=-1)  # type: ignore[attr-defined]
+        winners = np.asarray(finite(self, self._answer(self._predict_proba, X))).argmax(axis=-1)  # type: ignore[attr-defined]
         return as_given(X, self.classes_[winners])
 
 
@@ -144,7 +144,7 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the predicted targets."""
-        return as_given(X, finite(self, self._predict(self._query(X))))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._answer(self._predict, X)))  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn whether several targets at once are taken."""
@@ -218,7 +218,7 @@ class Transformer(TransformerMixin):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
         """Return the features of X."""
-        return as_given(X, finite(self, self._transform(self._query(X))))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._answer(self._transform, X)))  # type: ignore[attr-defined]
 
     @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Any:
@@ -235,11 +235,11 @@ class Density:
 
     def score_samples(self, X: Any) -> Any:
         """Return the log-density of each sample, in nats."""
-        return as_given(X, finite(self, self._log_prob(self._query(X)), log=True))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._answer(self._log_prob, X), log=True))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-density per sample, in nats."""
-        return float(np.mean(np.asarray(self._log_prob(self._query(X)), dtype=np.float64)))  # type: ignore[attr-defined]
+        return float(np.mean(np.asarray(self._answer(self._log_prob, X), dtype=np.float64)))  # type: ignore[attr-defined]
 
 
 class Generator:
@@ -261,7 +261,7 @@ class Clusterer(ClusterMixin):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the group of each sample."""
-        return as_given(X, finite(self, self._predict(self._query(X))))  # type: ignore[attr-defined]
+        return as_given(X, finite(self, self._answer(self._predict, X)))  # type: ignore[attr-defined]
 
     def fit_predict(self, X: Any, y: Any = None) -> Any:
         """Fit and return the group of each sample."""

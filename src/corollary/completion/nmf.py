@@ -40,9 +40,12 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors, linalg
 from corollary.base import Data, Estimator, Transformer
 from corollary.completion import nmf_kernels as kernels
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.engine.sources import blocks
 from corollary.linalg.dense import DenseRows, packed, partial_sums, unpacked
+from corollary.linalg.moments import has_nan, moments_of
 from corollary.shapes import Array, Count, Number
 
 __all__ = ["NMF"]
@@ -70,6 +73,23 @@ class _View:
         return self.X.indptr[rows.start : rows.stop + 1], self.X.indices, self.X.data
 
 
+class _SourceView(_View):
+    """The same for rows that stay on disk: every product reads all of them, block by block."""
+
+    def __init__(self, X: Source, transposed: bool) -> None:
+        self.X, self.masked, self.transposed = X, False, transposed
+
+    def dot(self, B: np.ndarray, rows: slice) -> np.ndarray:
+        """Return these rows of X B, or of Xᵀ B."""
+        if not self.transposed:
+            found = [block @ B for _, block in blocks(self.X, rows)]
+            return np.concatenate(found).astype(B.dtype)
+        total = np.zeros((self.X.shape[1], B.shape[1]))
+        for part, block in blocks(self.X):
+            total += block.T @ B[part]
+        return total[rows].astype(B.dtype)
+
+
 class _Factorisation(Iteration):
     """Sweeps over W and, unless it is held, H; several processes share the rows of each."""
 
@@ -88,8 +108,12 @@ class _Factorisation(Iteration):
         self.shuffle, self.rng = model.shuffle, check_random_state(model._numpy_seed())
         self.penalties = model._penalties(X.shape)
         self.X, self.masked = X, masked
-        self.rows = _View(X, masked)
-        self.columns = None if hold_H else _View(X.T.tocsr() if sparse.issparse(X) else X.T, masked)
+        if isinstance(X, Source):
+            self.rows, self.columns = _SourceView(X, False), None if hold_H else _SourceView(X, True)
+            self.loss = self.first = math.inf
+            return
+        self.rows: Any = _View(X, masked)
+        self.columns: Any = None if hold_H else _View(X.T.tocsr() if sparse.issparse(X) else X.T, masked)
         self.loss = self.first = math.inf
 
     def halves(self) -> Any:
@@ -99,6 +123,11 @@ class _Factorisation(Iteration):
 
     def divergence(self) -> float:
         """Return the loss of eq. 1 without penalties."""
+        if isinstance(self.X, Source):
+            H = self.Ht.T
+            return 0.5 * sum(
+                float(np.square(block - self.W[rows] @ H).sum()) for rows, block in blocks(self.X)
+            )
         if not sparse.issparse(self.X) or (self.beta not in (1, 2)):
             return float(reference._beta_divergence(self.X, self.W, self.Ht.T, self.beta))
         if self.beta == 2 and not self.masked:
@@ -300,7 +329,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
     Notes
     -----
     Minimises eq. (1) of the module's page. A sweep costs O(n m k) for dense X, O(k) per stored entry for
-    sparse or incomplete X, and O((n + m) k^2) for "cd". A row without known entries gets zeros.
+    sparse or incomplete X, and O((n + m) k^2) for "cd". A row without known entries gets zeros. Complete rows on disk
+    (:mod:`corollary.data.sources`) are read in blocks, twice a sweep, by "cd" and "als" from random or custom first factors
+    (random is then the default); anything else takes them into memory.
 
     References
     ----------
@@ -320,6 +351,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
     """
 
     _checks = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": "allow-nan"}
+    _reads_sources = True
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None, StrOptions({"auto"})],
         "init": [StrOptions({"random", "nndsvd", "nndsvda", "nndsvdar", "custom"}), None],
@@ -391,13 +423,14 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
         return start.learner.W
 
     def _learner(self, data: Data) -> _Factorisation:
-        X, masked = self._prepared(data.X)
+        given = self._within_reach(data.X)
+        X, masked = self._prepared(given)
         self._check_solver(masked)
         if masked and (np.diff(X.tocsc().indptr) == 0).any():
             column = int(np.flatnonzero(np.diff(X.tocsc().indptr) == 0)[0])
             must = "every column must have a known entry"
             raise errors.value("NMF", must, f"only NaN in column {column}", "Leave it out.")
-        W, H = self._first(data.X, *data.extra)
+        W, H = self._first(given, *data.extra)
         learner = SOLVERS[self.solver](self, X, W, H, masked, False)
         data.extra.learner = learner
         return learner
@@ -414,8 +447,17 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
             text = "Maximum number of iterations %d reached. Increase it to improve convergence."
             warnings.warn(text % self.max_iter, ConvergenceWarning, stacklevel=2)
 
+    def _within_reach(self, X: Any) -> Any:
+        """Return X; rows on disk come into memory where the sums over blocks do not suffice."""
+        by_sums = self.solver != "mu" and self.init in (None, "random", "custom")
+        return X[:] if isinstance(X, Source) and not (by_sums and not has_nan(X)) else X
+
     def _prepared(self, X: Any) -> tuple[Any, bool]:
         """Return X, or the known entries of an incomplete one as CSR, and which of the two."""
+        if isinstance(X, Source):
+            for block in X.blocks():
+                self._prepared(block)
+            return X, False
         values = X.data if sparse.issparse(X) else X
         missing = bool(np.isnan(values).any())
         if np.nanmin(values, initial=0) < 0:
@@ -463,10 +505,20 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
         if W is not None or H is not None:
             text = "When init!='custom', provided W or H are ignored. Set  init='custom' to use them as initialization."
             warnings.warn(text, RuntimeWarning, stacklevel=2)
+        if isinstance(X, Source):
+            return self._random_first(X, X.shape[1] if count == "auto" else count)
         if not sparse.issparse(X) and np.isnan(X).any():
             X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
         count = X.shape[1] if count == "auto" else count
         return reference._initialize_nmf(X, count, init=self.init, random_state=self._numpy_seed())
+
+    def _random_first(self, X: Source, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scikit-learn's random first factors, of the data's size."""
+        (n, m), random = X.shape, check_random_state(self._numpy_seed())
+        scale = math.sqrt(float(moments_of(X, diagonal=True).mean.mean()) / count)
+        H = scale * random.standard_normal(size=(count, m)).astype(X.dtype, copy=False)
+        W = scale * random.standard_normal(size=(n, count)).astype(X.dtype, copy=False)
+        return np.abs(W), np.abs(H)
 
     def _check_zeros(self, X: Any) -> None:
         if reference._beta_loss_to_float(self.beta_loss) <= 0 and X.min() == 0:

@@ -38,6 +38,7 @@ __all__ = [
     "Source",
     "Stream",
     "as_source",
+    "mapping",
 ]
 
 BLOCK = 2**22  # bytes that are read at a time where the whole is walked through
@@ -173,7 +174,7 @@ class MappedArray(Source):
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
         self.shape, self.dtype = array.shape, array.dtype
-        owner = _mapping(array)
+        owner = mapping(array)
         own_copy = owner is None or owner.mode == "c"  # changed pages of a private copy would be lost
         self._pages = None if own_copy else owner._mmap  # type: ignore[union-attr]
 
@@ -191,7 +192,7 @@ class MappedArray(Source):
 
     def __reduce__(self) -> Any:
         """Pickle the place of the file, not its contents, where the array is the whole of it."""
-        owner = _mapping(self.array)
+        owner = mapping(self.array)
         whole = self.array is owner and isinstance(self.array.base, mmap.mmap)
         if not whole or owner is None or owner.filename is None or owner.mode == "c":
             return type(self), (np.array(self.array),)
@@ -207,7 +208,7 @@ def _reopened(path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: 
     return MappedArray(np.memmap(path, dtype, mode, offset, shape, order))
 
 
-def _mapping(array: Any) -> np.memmap | None:
+def mapping(array: Any) -> np.memmap | None:
     """Return the memory map that an array is, or is a view of."""
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap) and array._mmap is not None:  # type: ignore[attr-defined]
@@ -561,7 +562,7 @@ def as_source(X: Any) -> Source | None:
     if isinstance(X, Source):
         return X
     if isinstance(X, np.ndarray):
-        return MappedArray(X) if _mapping(X) is not None else None
+        return MappedArray(X) if mapping(X) is not None else None
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(X, torch.utils.data.IterableDataset):
         return Stream(X)

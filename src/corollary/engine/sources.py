@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from corollary import errors
-from corollary.data.sources import Source
+from corollary.data.sources import BLOCK, Source
 from corollary.engine.batches import Batch, Batches, TensorBatches
 
-__all__ = ["SourceBatches", "batches_of", "chunks"]
+__all__ = ["SourceBatches", "batches_of", "blocks", "chunks", "gathered"]
 
 
 class SourceBatches:
@@ -147,3 +147,46 @@ def chunks(X: Any, size: int) -> Iterator[Any]:
         return
     for begin in range(0, len(X), size):
         yield X[begin : begin + size]
+
+
+def blocks(X: Any, rows: slice | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some consecutive rows of an array or a source, about 4 MB at a time, as (which of them, values in float64).
+
+    What learns from sums over the data walks through them with this, in memory or not. The slices count from the
+    first of ``rows`` (all by default; a process's share, :meth:`corollary.engine.run.Run.shard`, else), and a source
+    that gives other rows than its shape says is an error.
+    """
+    begin, end, _ = (rows or slice(None)).indices(X.shape[0])
+    step = max(1, BLOCK // max(1, 8 * int(np.prod(X.shape[1:]))))
+    done = 0
+    if isinstance(X, Source) and X.sequential:
+        parts = _cut(X.blocks(), begin, end)
+    else:
+        parts = (X[at : min(end, at + step)] for at in range(begin, end, step))
+    for part in parts:
+        yield slice(done, done + len(part)), np.asarray(part, dtype=np.float64)
+        done += len(part)
+    if done != end - begin:
+        raise errors.value("fit", f"the source must give its {end - begin} rows", f"{done} of them")
+
+
+def _cut(parts: Iterator[np.ndarray], begin: int, end: int) -> Iterator[np.ndarray]:
+    """Yield what lies between two rows of the parts of a stream."""
+    at = 0
+    for part in parts:
+        kept = part[max(0, begin - at) : max(0, end - at)]
+        at += len(part)
+        if len(kept):
+            yield kept
+
+
+def gathered(X: Any, rows: np.ndarray) -> np.ndarray:
+    """Return some rows, given in rising order, of an array or a source; a stream is walked through for them."""
+    if not (isinstance(X, Source) and X.sequential):
+        return np.asarray(X[rows])
+    at, found = 0, []
+    for part in X.blocks():
+        first, last = np.searchsorted(rows, [at, at + len(part)])
+        found.append(part[rows[first:last] - at])
+        at += len(part)
+    return np.concatenate(found)

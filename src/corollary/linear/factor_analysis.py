@@ -35,9 +35,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Data, Density, Estimator, Generator, Transformer, as_tensor
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.linalg import Centred, gram, krylov_svd
+from corollary.linalg.moments import moments_of
 from corollary.shapes import Array, Flag, List, Number
 
 __all__ = ["FactorAnalysis"]
@@ -52,17 +54,22 @@ class Alternation(Iteration):
     saved = ("psi", "W", "log_likelihoods")
     varying = {"W": Array(None, "psi"), "log_likelihoods": List(Number())}
 
-    def __init__(self, X: np.ndarray, m: int, psi: np.ndarray, settings: FactorAnalysis, seed: int) -> None:
+    def __init__(self, X: Any, m: int, psi: np.ndarray, settings: FactorAnalysis, seed: int) -> None:
         super().__init__(settings.max_iter)
         run, self.n, self.m, self.tol, self.seed = current(), len(X), m, settings.tol, seed
-        rows = as_tensor(X[run.shard(self.n)])
-        self.mean = run.sum(rows.sum(0)) / self.n
-        rows = rows - self.mean
         self.blocks = settings.iterated_power + 2
         wide = settings.svd_method == "randomized" and 2 * self.n < X.shape[1]
-        self.rows = rows if wide else None
-        self.S = None if wide else (run.sum(gram(rows)) / self.n).numpy()
-        self.variance = (run.sum(rows.square().sum(0)) / self.n).numpy()
+        if isinstance(X, Source):
+            found = moments_of(X)
+            self.mean, self.rows, self.S = torch.from_numpy(found.mean), None, found.scatter / self.n
+            self.variance = self.S.diagonal().copy()
+        else:
+            rows = as_tensor(X[run.shard(self.n)])
+            self.mean = run.sum(rows.sum(0)) / self.n
+            rows = rows - self.mean
+            self.rows = rows if wide else None
+            self.S = None if wide else (run.sum(gram(rows)) / self.n).numpy()
+            self.variance = (run.sum(rows.square().sum(0)) / self.n).numpy()
         self.psi, self.W = psi, np.zeros((m, X.shape[1]))
         self.log_likelihoods: list[float] = []
 
@@ -136,7 +143,8 @@ class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOut
 
     Notes
     -----
-    Maximises (2) by alternating the two exact solutions (1). The covariance is formed once, O(n d²); a sweep
+    Maximises (2) by alternating the two exact solutions (1). The covariance is formed once, O(n d²), from
+    rows in memory or on disk; a sweep
     then costs O(d² m) to O(d³), whatever the number of samples. The notes' 000 has the sign of the
     log-determinant wrong (erratum E90); 001 says that orthogonal columns suffice for :math:`W^+ = W^\top` in the limit of
     no noise, but they must be orthonormal (E93).
@@ -155,6 +163,7 @@ class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOut
     """
 
     _checks = {"dtype": np.float64}
+    _reads_sources = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 0, None, closed="left"), None],
         "tol": [Interval(Real, 0.0, None, closed="left")],
@@ -245,7 +254,7 @@ class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOut
 
     def posterior(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean (n, m) and the covariance (m, m) of the factors given rows X."""
-        return self._transform(self._query(X)), self._posterior_covariance()
+        return self._answer(self._transform, X), self._posterior_covariance()
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
         scaled = self.components_ / self.noise_variance_

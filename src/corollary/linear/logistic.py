@@ -24,6 +24,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -37,8 +38,10 @@ from torch import Tensor
 
 from corollary.base import Classifier, Data, Estimator, as_tensor
 from corollary.border import as_given
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
+from corollary.engine.sources import blocks
 from corollary.linalg import sparse_tensor
 from corollary.shapes import Array
 
@@ -67,10 +70,13 @@ class _Problem:
         run, n = current(), X.shape[0]
         rows = run.shard(n)
         self.run, self.k, self.intercept = run, k, intercept
-        part = X[rows]
-        self.X = sparse_tensor(part) if sparse.issparse(X) else as_tensor(part)
-        self.Xt = sparse_tensor(part.T) if sparse.issparse(X) else self.X.T
-        self.dtype = self.X.dtype
+        self.source, self.share, self.shape = X if isinstance(X, Source) else None, rows, X.shape
+        self.kept = X.dtype  # of the weights that are kept
+        if self.source is None:
+            part = X[rows]
+            self.X = sparse_tensor(part) if sparse.issparse(X) else as_tensor(part)
+            self.Xt = sparse_tensor(part.T) if sparse.issparse(X) else self.X.T
+        self.dtype = torch.float64 if self.source is not None else self.X.dtype
         w = np.ones(n) if weight is None else weight
         self.total = float(w.sum())
         self.w = as_tensor(w[rows]).to(self.dtype)[:, None]
@@ -78,46 +84,67 @@ class _Problem:
         self.penalty = torch.full((X.shape[1] + 1, 1), 1 / C, dtype=torch.float64)
         self.penalty[-1] = 0.0
 
-    def scores(self, B: Tensor) -> Tensor:
-        B = B.to(self.dtype)
-        return self.X @ B[:-1] + B[-1]
+    def parts(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield this process's rows and their transpose: all at once, or block by block from where they stay."""
+        if self.source is None:
+            yield slice(None), self.X, self.Xt
+            return
+        for rows, block in blocks(self.source, self.share):
+            X = torch.from_numpy(block)
+            yield rows, X, X.T
 
-    def back(self, R: Tensor) -> Tensor:
-        """Return [X 1]ᵀ R summed over the processes, in float64."""
+    def scores(self, X: Tensor, B: Tensor) -> Tensor:
+        B = B.to(self.dtype)
+        return X @ B[:-1] + B[-1]
+
+    def back(self, Xt: Tensor, R: Tensor) -> Tensor:
+        """Return [X 1]ᵀ R in float64."""
         last = R.sum(0, keepdim=True) if self.intercept else torch.zeros_like(R[:1])
-        total: Tensor = self.run.sum(torch.cat([self.Xt @ R, last]).double())
-        return total
+        return torch.cat([Xt @ R, last]).double()
 
     def value(self, B: Tensor) -> float:
-        Z = self.scores(B)
-        losses = (torch.logsumexp(Z, 1) - Z.gather(1, self.y[:, None])[:, 0]).double()
-        data = float(self.run.sum((self.w[:, 0].double() * losses).sum()))
-        return data + 0.5 * float((self.penalty * B.square()).sum())
+        data = torch.zeros((), dtype=torch.float64)
+        for rows, X, _ in self.parts():
+            Z = self.scores(X, B)
+            losses = (torch.logsumexp(Z, 1) - Z.gather(1, self.y[rows, None])[:, 0]).double()
+            data = data + (self.w[rows, 0].double() * losses).sum()
+        return float(self.run.sum(data)) + 0.5 * float((self.penalty * B.square()).sum())
 
     def gradient(self, B: Tensor) -> tuple[Tensor, Tensor]:
-        P = torch.softmax(self.scores(B), 1)
-        R = P.clone()
-        R.scatter_add_(1, self.y[:, None], torch.full_like(P[:, :1], -1.0))
-        return self.back(R.mul_(self.w)) + self.penalty * B, P
+        total, found = torch.zeros_like(B), []
+        for rows, X, Xt in self.parts():
+            found.append(torch.softmax(self.scores(X, B), 1))
+            R = found[-1].clone()
+            R.scatter_add_(1, self.y[rows, None], torch.full_like(R[:, :1], -1.0))
+            total += self.back(Xt, R.mul_(self.w[rows]))
+        P = found[0] if len(found) == 1 else torch.cat(found)
+        return self.run.sum(total) + self.penalty * B, P
 
     def curvature(self, P: Tensor, V: Tensor) -> Tensor:
-        U = self.scores(V).mul_(P)
-        return self.back((U - P * U.sum(1, keepdim=True)).mul_(self.w)) + self.penalty * V
+        total = torch.zeros_like(V)
+        for rows, X, Xt in self.parts():
+            U = self.scores(X, V).mul_(P[rows])
+            total += self.back(Xt, (U - P[rows] * U.sum(1, keepdim=True)).mul_(self.w[rows]))
+        found: Tensor = self.run.sum(total) + self.penalty * V
+        return found
 
     def bound(self) -> Tensor:
         """Return the Cholesky factor of Böhning's bound, eq. 3, for one class."""
-        d = self.X.shape[1]
+        d = self.shape[1]
         ones = self.w.sum(0).double()
-        if self.X.layout == torch.sparse_csr:  # its diagonal is enough of a preconditioner
+        # The diagonal of a sparse matrix is enough of a preconditioner.
+        if self.source is None and self.X.layout == torch.sparse_csr:
             squares = torch.sparse_csr_tensor(
                 self.Xt.crow_indices(), self.Xt.col_indices(), self.Xt.values().square(), self.Xt.shape
             )
             H = torch.diag(torch.cat([(squares @ self.w)[:, 0].double(), ones]))
         else:
-            WX = self.X * self.w
-            cross = WX.sum(0).double() * self.intercept
-            H = torch.empty(d + 1, d + 1, dtype=torch.float64)
-            H[:d, :d], H[:d, d], H[d, :d], H[d, d] = (self.Xt @ WX).double(), cross, cross, ones[0]
+            H = torch.zeros(d + 1, d + 1, dtype=torch.float64)
+            for rows, X, Xt in self.parts():
+                WX = X * self.w[rows]
+                H[:d, :d] += (Xt @ WX).double()
+                H[:d, d] += WX.sum(0).double() * self.intercept
+            H[d, :d], H[d, d] = H[:d, d], ones[0]
         H = 0.5 * self.run.sum(H)
         diagonal = H.diagonal()
         diagonal += self.penalty[:, 0] + 1e-10 * diagonal.max()
@@ -154,8 +181,14 @@ class NewtonCG(Iteration):
         else:  # as exact as the type allows
             self.converged = True
             return {"loss": self.objective / problem.total, "gradient": steepest}
+        self.converged = value >= self.objective  # no longer falls: as exact as the type allows
         self.B, self.objective = self.B + step * direction, value
         return {"loss": value / problem.total, "gradient": steepest}
+
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights (k, d) and constants (k,): the solution whose classes sum to zero."""
+        B, dtype = self.B - self.B.mean(1, keepdim=True), self.problem.kept
+        return np.ascontiguousarray(B[:-1].T.numpy()).astype(dtype), B[-1].numpy().astype(dtype)
 
     def _solve(self, P: Tensor, g: Tensor) -> Tensor:
         """Return an approximate solution of H v = -g."""
@@ -176,6 +209,7 @@ class NewtonCG(Iteration):
 
 class _Linear(Classifier, Estimator):
     _checks = {"accept_sparse": ("csr", "csc")}
+    _reads_sources = True
     _fitted = {"coef_": Array("planes", "n_features_in_"), "intercept_": Array("planes")}
 
     def fit(self, X, y=None, sample_weight=None):
@@ -190,7 +224,7 @@ class _Linear(Classifier, Estimator):
 
     def decision_function(self, X):
         """Return the scores of the classes (n, k), or of the second class (n,) where there are two."""
-        return as_given(X, self._decide(self._query(X)))
+        return as_given(X, self._answer(self._decide, X))
 
     def _decide(self, X: Any) -> np.ndarray:
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
@@ -233,7 +267,8 @@ class LogisticRegression(_Linear):
     Notes
     -----
     Minimises the sum of (1) plus 1 / (2C) times the squared length. scikit-learn's solvers are at their best
-    here and do the work; an iteration costs O(n d), of Newton O(n d²).
+    here and do the work; an iteration costs O(n d), of Newton O(n d²). Rows on disk (:mod:`corollary.data.sources`) are read in
+    blocks by the Newton method of :class:`SoftmaxRegression`, whatever the solver.
 
     Examples
     --------
@@ -273,7 +308,13 @@ class LogisticRegression(_Linear):
         self.tol = tol
         self.random_state = random_state
 
-    def _learner(self, data: Data) -> Once:
+    def _learner(self, data: Data) -> Any:
+        if isinstance(data.X, Source):
+            k = len(self.classes_)
+            # Two scores that are each other's negative have half the squared length of the one that is their difference.
+            C = self.C / 2 if k == 2 else self.C
+            problem = _Problem(data.X, data.y, self._weighted(data), k, C, self.fit_intercept)
+            return NewtonCG(problem, self.max_iter, self.tol)
         model = linear_model.LogisticRegression(
             C=self.C,
             fit_intercept=self.fit_intercept,
@@ -289,7 +330,14 @@ class LogisticRegression(_Linear):
 
         return Once(solve)
 
-    def _adopt(self, learner: Once) -> None:
+    def _adopt(self, learner: Any) -> None:
+        if isinstance(learner, NewtonCG):
+            coef, intercept = learner.planes()
+            two = len(coef) == 2
+            self.coef_ = coef[1:] - coef[:1] if two else coef
+            self.intercept_ = intercept[1:] - intercept[:1] if two else intercept
+            self.n_iter_ = learner.n_iter
+            return
         self.coef_, self.intercept_ = learner.results["coef"], np.atleast_1d(learner.results["intercept"])
         self.n_iter_ = learner.results["n_iter"]
 
@@ -331,8 +379,9 @@ class SoftmaxRegression(_Linear):
     Notes
     -----
     Minimises the sum of (2) plus 1 / (2C) times the squared length of all weights, by Newton's method; a
-    conjugate-gradient step costs O(n d k). The notes' 002 prints an alternative to (2) with the wrong sign and k times
-    the log-sum (erratum E30).
+    conjugate-gradient step costs O(n d k), and reads the rows once where they stay on disk
+    (:mod:`corollary.data.sources`). The notes' 002 prints an alternative to (2) with the wrong sign and k times the log-sum
+    (erratum E30).
 
     Examples
     --------
@@ -364,10 +413,7 @@ class SoftmaxRegression(_Linear):
         return NewtonCG(problem, self.max_iter, self.tol)
 
     def _adopt(self, learner: NewtonCG) -> None:
-        B = learner.B - learner.B.mean(1, keepdim=True)  # the solution whose classes sum to zero
-        dtype = learner.problem.w.numpy().dtype
-        self.coef_ = np.ascontiguousarray(B[:-1].T.numpy()).astype(dtype)
-        self.intercept_ = B[-1].numpy().astype(dtype)
+        self.coef_, self.intercept_ = learner.planes()
         self.n_iter_ = learner.n_iter
 
     def _decide(self, X: Any) -> np.ndarray:

@@ -34,7 +34,9 @@ from sklearn.utils.extmath import svd_flip
 
 from corollary import errors
 from corollary.base import Data, Density, Estimator, Transformer, as_tensor
+from corollary.data.sources import Source
 from corollary.engine.learner import Once
+from corollary.linalg.moments import has_nan
 from corollary.linear import latent, pca_solvers
 from corollary.linear.pca_steps import GradientAscent, Incremental, PowerMethod, Seen, merge
 from corollary.shapes import Array, Count, Dtype, Maybe, Number, Text
@@ -43,6 +45,8 @@ __all__ = ["PCA"]
 
 WHOLE = ("full", "covariance_eigh")  # solvers that know the whole spectrum
 STEPPED = ("power", "gradient", "incremental", "em")
+MEMORY = ("full", "arpack", "em")  # solvers that need all rows at once
+WIDEST = 4096  # features up to which the covariance of rows on disk is formed
 SPARSE = ("auto", "arpack", "covariance_eigh", "krylov", "power", "gradient")
 
 
@@ -102,6 +106,9 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
 
     Notes
     -----
+    Rows that stay on disk (a memory map, a Parquet folder, a data set: :mod:`corollary.data.sources`) are read in blocks:
+    "auto" sums their covariance in float64 in one pass, or merges batches if there are more than 4096 features; "randomized",
+    "krylov", "power" and "gradient" read all rows for each product; "full", "arpack" and "em" read them into memory.
     Cost for n rows, d features, k components: O(n d min(n, d)) "full", O(n d²) "covariance_eigh",
     O(n d k) per product "randomized" and "krylov", O(T n d k) "power" and "gradient" for T steps,
     O(n d b) "incremental" in batches of b rows, O(p k³ + n d k²) per sweep "em" for p patterns of holes.
@@ -128,6 +135,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
     """
 
     _checks = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
+    _reads_sources = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
             Interval(Integral, 0, None, closed="left"),
@@ -198,6 +206,8 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
     def _learner(self, data: Data) -> Any:
         X, tol = data.X, self.tol
         self._fit_svd_solver, k = self._choose(X)
+        if isinstance(X, Source) and self._fit_svd_solver in MEMORY:
+            X = X[:]
         self.n_samples_ = X.shape[0]
         vars(self).pop("n_samples_seen_", None)  # a new fit: partial_fit begins anew
         if self._fit_svd_solver == "em":
@@ -211,7 +221,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
             A, eps = pca_solvers.centred(X, mean, total), np.finfo(X.dtype).eps
             kind = PowerMethod if self._fit_svd_solver == "power" else GradientAscent
             learner: Any = kind(A, k, self._rng(), self.max_iter, tol or 10 * float(eps) ** 0.75)
-            learner.mean, learner.total = mean, total
+            learner.mean, learner.total, self._dtype = mean, total, str(X.dtype)
             return learner
         alone = ("full", "arpack", *(("covariance_eigh",) if sparse.issparse(X) else ()))
         return Once(self._closed_form(X, k), shares=self._fit_svd_solver not in alone)
@@ -251,6 +261,10 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
                 )
             solver = "em"
         k = least - (solver == "arpack") if wanted is None else wanted
+        if solver == "auto" and isinstance(X, Source):
+            solver = (
+                "covariance_eigh" if X.shape[1] <= WIDEST or not isinstance(k, Integral) else "incremental"
+            )
         if solver == "auto":
             solver = self._automatic(X, k)
         self._check_count(solver, k, X.shape)
@@ -291,7 +305,10 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
             self._adopt_seen(Seen(*learner.seen), learner.X.dtype)
         elif self._fit_svd_solver in ("power", "gradient"):
             values, rows = learner.result() if hasattr(learner, "result") else (learner.values, learner.rows)
-            self._set(learner.mean.numpy(), values.numpy(), rows.numpy(), learner.total)
+            dtype = np.dtype(self._dtype)
+            self._set(
+                learner.mean.numpy(), values.numpy().astype(dtype), rows.numpy().astype(dtype), learner.total
+            )
         else:
             self._set(**learner.results)
 
@@ -436,8 +453,3 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         tags.input_tags.sparse = self.svd_solver in SPARSE
         tags.input_tags.allow_nan = self.svd_solver in ("auto", "em")
         return tags
-
-
-def has_nan(X: np.ndarray) -> bool:
-    """Whether any entry is NaN; the sum tells at once that none is."""
-    return bool(torch.isnan(as_tensor(X).sum())) and bool(np.isnan(X).any())

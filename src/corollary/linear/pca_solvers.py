@@ -14,9 +14,11 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from torch import Tensor
 
 from corollary.base import as_tensor
+from corollary.data.sources import Source
 from corollary.engine.learner import State
 from corollary.engine.run import current
 from corollary.linalg import Centred, gram, krylov_svd, largest_eigenpairs, sum_of_squares
+from corollary.linalg.moments import CentredBlocks, moments_of
 from corollary.linear import latent
 
 __all__ = ["arpack", "centred", "covariance", "filled_start", "full", "krylov", "moments"]
@@ -35,6 +37,10 @@ def full(X: np.ndarray, k: Any) -> State:
 def covariance(X: Any, k: Any) -> State:
     """Return the eigenvectors of the covariance; the data are centred only where float32 would cancel."""
     n = X.shape[0]
+    if isinstance(X, Source):
+        found = moments_of(X)
+        result = _eigen(found.scatter, found.mean, k, n)
+        return {**result, **{name: result[name].astype(X.dtype) for name in ("mean", "values", "rows")}}
     if sparse.issparse(X):
         mean = mean_variance_axis(X, axis=0)[0].astype(X.dtype)
         C = (X.T @ X).toarray()  # (d, d); X itself stays sparse
@@ -81,7 +87,8 @@ def krylov(X: Any, k: int, **options: Any) -> State:
     """Return the largest triplets by block Krylov; see :func:`corollary.linalg.krylov_svd`."""
     mean, total = moments(X)
     found = krylov_svd(centred(X, mean, total), k, **options)
-    return {"mean": mean.numpy(), "values": found.values.numpy(), "rows": found.rows.numpy(), "total": total}
+    values, rows = (part.numpy().astype(X.dtype, copy=False) for part in found)
+    return {"mean": mean.numpy(), "values": values, "rows": rows, "total": total}
 
 
 def arpack(X: Any, k: int, tol: float, seed: int) -> State:
@@ -111,6 +118,9 @@ def _implicit(X: Any, m: np.ndarray) -> LinearOperator:
 def moments(X: Any) -> tuple[Tensor, float]:
     """Return the mean (d,) and the total variance over all processes."""
     n = X.shape[0]
+    if isinstance(X, Source):
+        found = moments_of(X, diagonal=True)
+        return torch.from_numpy(found.mean), float(found.scatter.sum()) / (n - 1)
     if sparse.issparse(X):
         mean, variance = mean_variance_axis(X, axis=0)
         return as_tensor(mean), float(variance.sum(dtype=np.float64)) * n / (n - 1)
@@ -131,9 +141,11 @@ def _mean(rows: Tensor, n: int, chunk: int = 4096) -> Tensor:
     return total / n
 
 
-def centred(X: Any, mean: Tensor, total: float) -> Centred:
+def centred(X: Any, mean: Tensor, total: float) -> Any:
     """Return the operator of this process's centred rows; float64 and far-off rows are centred by a copy."""
     n = X.shape[0]
+    if isinstance(X, Source):
+        return CentredBlocks(X, mean.numpy())
     rows = X[current().shard(n)]
     if sparse.issparse(X):
         return Centred(rows, mean, n)

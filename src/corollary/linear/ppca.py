@@ -23,8 +23,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Data, Density, Estimator, Generator, Transformer
+from corollary.data.sources import Source
 from corollary.engine.learner import Once, State
 from corollary.linalg import krylov_svd
+from corollary.linalg.moments import has_nan
 from corollary.linear import latent, pca_solvers
 from corollary.shapes import Array, Dtype, Number
 
@@ -33,13 +35,13 @@ __all__ = ["ProbabilisticPCA", "closed_form"]
 LARGE = 1000  # features beyond which few components are found by block Krylov
 
 
-def closed_form(X: np.ndarray, q: int, seed: int = 0) -> latent.Latent:
+def closed_form(X: Any, q: int, seed: int = 0) -> latent.Latent:
     """Return the maximum-likelihood parameters, eq. 1, in float64."""
     n, d = X.shape
     X = X.astype(np.float64, copy=False)
     mean, total = pca_solvers.moments(X)
     if min(n, d) <= LARGE:
-        found = pca_solvers.covariance(X, q) if d <= n else pca_solvers.full(X, q)
+        found = pca_solvers.covariance(X, q) if d <= n or isinstance(X, Source) else pca_solvers.full(X, q)
         values, rows = torch.from_numpy(found["values"].copy()), torch.from_numpy(found["rows"].copy())
     else:
         A = pca_solvers.centred(X, mean, total)
@@ -84,6 +86,7 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
 
     Notes
     -----
+    The closed form reads rows on disk in blocks; EM takes them into memory.
     Maximises the likelihood of the entries that are not NaN. The closed form costs O(n d²), a sweep
     O(p q³ + n d q²) for p patterns of holes. Of the notes, 000 has :math:`S W =
     \mathrm{diag}(\lambda) W` for :math:`S W = W \mathrm{diag}(\lambda)` (erratum E91), 001 takes the root of
@@ -106,6 +109,7 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
     """
 
     _checks = {"ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
+    _reads_sources = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [None, Interval(Integral, 1, None, closed="left")],
         "method": [StrOptions({"auto", "closed", "em"})],
@@ -139,13 +143,14 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
                 f"n_components must be at most min(n_samples, n_features)={min(X.shape)}",
                 q,
             )
-        holes = bool(np.isnan(X).any())
+        holes = has_nan(X)
         if holes and self.method == "closed":
             raise errors.value(
                 "ProbabilisticPCA", 'method="closed" needs data without NaN', "NaN in X", 'Use method="em".'
             )
         self._dtype = str(X.dtype)
         if holes or self.method == "em":
+            X = X[:] if isinstance(X, Source) else X
             latent.check_holes(X, "ProbabilisticPCA")
             return latent.EM(X, pca_solvers.filled_start(X, q, self._seed()), self.max_iter, self.tol)
         seed = self._seed()
@@ -175,7 +180,8 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
 
     def posterior(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean (n, q) and covariance (n, q, q) of the latents given the entries of X that are seen."""
-        data = latent.Holes.of(self._query(X))
+        X = self._query(X)
+        data = latent.Holes.of(X[:] if isinstance(X, Source) else X)
         E = latent.posterior(data, self._latent())
         return E.mean.numpy(), E.covariance[data.which].numpy()
 

@@ -35,7 +35,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from corollary.base import Data, Estimator
+from corollary.data.sources import Source
 from corollary.engine.run import current
+from corollary.engine.sources import gathered
 from corollary.mixtures.gaussian_em import EM
 from corollary.mixtures.gaussian_moments import (
     TINY,
@@ -52,6 +54,7 @@ from corollary.shapes import Array, Choice, Count, Either, Flag, Index, List, Ma
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 
 DECAY = 0.6  # of the step size in (3)
+DRAWN = 2**22  # bytes of rows that a start looks at where the data stay on disk
 
 
 class GaussianMixture(BaseMixture, Estimator):
@@ -106,7 +109,8 @@ class GaussianMixture(BaseMixture, Estimator):
 
     Notes
     -----
-    Maximises the weighted mean log-likelihood; the steps are equations (1) and (2) above. A sweep
+    Maximises the weighted mean log-likelihood; the steps are equations (1) and (2) above. Rows on disk
+    (:mod:`corollary.data.sources`) are read in blocks, once a sweep; a start then looks at 4 MB of them. A sweep
     costs O(n k d²) for full and tied, O(n k d) for the others. Up to 64 features it runs in
     float64 over cache-sized blocks (the first fit compiles for some seconds, then from disk); wider
     data and components a thousand times narrower than the data take scikit-learn's way.
@@ -128,6 +132,7 @@ class GaussianMixture(BaseMixture, Estimator):
     """
 
     _checks = {"ensure_min_samples": 2}
+    _reads_sources = True
     _expected_failures: ClassVar[dict[str, str]] = {
         "check_clustering": "asks for three groups by n_clusters; here it is n_components, by default 1",
         "check_sample_weight_equivalence_on_dense_data": "with several components k-means starts from rows drawn at "
@@ -263,9 +268,15 @@ class GaussianMixture(BaseMixture, Estimator):
         return check_random_state(self._seed() if self.random_state is None else self.random_state)
 
     def _start(self, X: np.ndarray, weight: Any, random: np.random.RandomState) -> Parameters:
-        """Return the parameters that a start begins with."""
+        """Return the parameters that a start begins with; of rows on disk some are drawn for it."""
         given = (self.weights_init, self.means_init, self.precisions_init)
-        q = None if all(part is not None for part in given) else self._assign(X, weight, random)
+        complete = all(part is not None for part in given)
+        if isinstance(X, Source) and not complete:
+            n = len(X)
+            few = max(100 * self.n_components, DRAWN * n // max(1, X.nbytes))
+            rows = np.arange(n) if n <= few else np.sort(random.choice(n, few, replace=False))
+            X, weight = gathered(X, rows), None if weight is None else weight[rows]
+        q = None if complete else self._assign(X, weight, random)
         return self._initial(X, q if q is None or weight is None else q * weight[:, None])
 
     def _assign(self, X: np.ndarray, weight: Any, random: np.random.RandomState) -> np.ndarray:
@@ -314,7 +325,7 @@ class GaussianMixture(BaseMixture, Estimator):
         self.n_iter_ = best["n_iter"]
         self.lower_bound_, self.lower_bounds_ = best["bound"], list(best["bounds"])
         if learner.done:
-            self.labels_ = self._predict(learner.X)
+            self.labels_ = self._by_blocks(self._predict, learner.X)
 
     def _set_parameters(self, parameters: Any, dtype: Any = None) -> None:
         p = Parameters(*parameters)
@@ -337,6 +348,7 @@ class GaussianMixture(BaseMixture, Estimator):
         self._validate_params()
         first = not hasattr(self, "_batches")
         data = self._data(X, None, sample_weight) if first else self._later_batch(X, sample_weight)
+        data = data._replace(X=data.X[:]) if isinstance(data.X, Source) else data
         if first:
             self._check_start(data.X)
             start = self._start(data.X, data.sample_weight, self._random())

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from corollary.base import Data
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.engine.sources import blocks
+from corollary.linalg.moments import moments_of
 from corollary.mixtures.gaussian_moments import (
     TINY,
     Parameters,
@@ -54,13 +58,18 @@ class EM(Iteration):
         self.parameters: Any = start
         self.bound, self.bounds = bound, []
         self.best: dict[str, Any] = {}
-        rows = current().shard(len(self.X))
-        self.rows = self.X[rows]
-        self.row_weight = None if self.weight is None else self.weight[rows]
+        self.share = current().shard(len(self.X))
+        self.row_weight = None if self.weight is None else self.weight[self.share]
         self.total = len(self.X) if self.weight is None else float(self.weight.sum())
+        self.columns: Any = None
+        if isinstance(self.X, Source):
+            found = moments_of(self.X, diagonal=True)
+            self.rows: Any = None
+            self.centre, self.variance = found.mean, found.scatter / found.total
+            return
+        self.rows = self.X[self.share]
         self.centre = self.X.mean(axis=0, dtype=np.float64)
         self.variance = self.X.var(axis=0, dtype=np.float64)
-        self.columns: Any = None
 
     @property
     def done(self) -> bool:
@@ -132,19 +141,30 @@ class EM(Iteration):
         from corollary.mixtures.gaussian_kernels import sweep
 
         full = self.kind in ("full", "tied")
-        if self.columns is None:
+        if self.columns is None and self.rows is not None:
             self.columns = np.ascontiguousarray((self.rows - self.centre.astype(self.X.dtype)).T)
             self.centre = self.centre.astype(self.X.dtype).astype(np.float64)
-        sums = sweep(self.columns, self.row_weight, *coefficients(p, self.kind, self.centre), full)
+        features = coefficients(p, self.kind, self.centre)
+        if self.rows is None:
+            each = [sweep((x - self.centre).T.copy(), w, *features, full) for x, w in self._blocks()]
+            parts = [sum(part) for part in zip(*each)]
+        else:
+            parts = list(sweep(self.columns, self.row_weight, *features, full))
         run = current()
-        N, S = run.sum(sums.N) + TINY, run.sum(sums.S)
+        N, S, value = run.sum(parts[0]) + TINY, run.sum(parts[1]), run.sum(np.array(parts[2]))
         first, second = unpacked(S / N[:, None], self.X.shape[1], full)
         C = constrained(second, first, N, self.kind, self.model.reg_covar)
-        bound = float(run.sum(np.array(sums.log_likelihood))) / self.total
-        return bound, maximised(N, first + self.centre, C, self.kind)
+        return float(value) / self.total, maximised(N, first + self.centre, C, self.kind)
+
+    def _blocks(self) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yield this process's rows block by block, and their weights."""
+        for rows, block in blocks(self.X, self.share):
+            yield block, None if self.row_weight is None else self.row_weight[rows]
 
     def careful(self, p: Parameters) -> tuple[float, Parameters]:
         """Do one sweep on differences from the means, for wide data or sharp components."""
+        if self.rows is None:
+            return self._careful_blocks(p)
         joint = log_joint(self.rows, p, self.kind)
         norm = logsumexp(joint, axis=1)
         q = np.exp(joint - norm[:, None])
@@ -152,3 +172,25 @@ class EM(Iteration):
             q, norm = q * self.row_weight[:, None], norm * self.row_weight
         bound = float(current().sum(np.array(norm.sum(dtype=np.float64)))) / self.total
         return bound, m_step(self.rows, q, self.kind, self.model.reg_covar)
+
+    def _careful_blocks(self, p: Parameters) -> tuple[float, Parameters]:
+        """Do so block by block: moments of the differences from the present means, which the new ones are near."""
+        (k, d), full = p.means.shape, self.kind in ("full", "tied")
+        N, first, value = np.zeros(k), np.zeros((k, d)), 0.0
+        second = np.zeros((k, d, d) if full else (k, d))
+        for x, w in self._blocks():
+            joint = log_joint(x, p, self.kind)
+            norm = logsumexp(joint, axis=1)
+            q = np.exp(joint - norm[:, None]) * (1.0 if w is None else w[:, None])
+            value += float(norm.sum() if w is None else w @ norm)
+            N += q.sum(axis=0)
+            for z in range(k):
+                gap = x - p.means[z]
+                first[z] += q[:, z] @ gap
+                second[z] += (q[:, z, None] * gap).T @ gap if full else q[:, z] @ gap**2
+        run = current()
+        N = run.sum(N) + TINY
+        moved = run.sum(first) / N[:, None]
+        second = run.sum(second) / N.reshape((-1,) + (1,) * (second.ndim - 1))
+        C = constrained(second, moved, N, self.kind, self.model.reg_covar)
+        return float(run.sum(np.array(value))) / self.total, maximised(N, p.means + moved, C, self.kind)

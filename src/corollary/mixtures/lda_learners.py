@@ -12,6 +12,7 @@ from numba import get_num_threads, set_num_threads
 from scipy import sparse
 
 from corollary import errors
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
 from corollary.mixtures.lda_collapsed import (
@@ -50,8 +51,13 @@ MEAN_SHARE = 0.3  # of the mean document, beside them
 
 
 def as_documents(X: Any) -> sparse.csr_matrix:
-    """Return counts as CSR with the words of each document in order; X itself is left alone."""
-    X = sparse.csr_matrix(X)
+    """Return counts as CSR with the words of each document in order; X itself is left alone.
+
+    Of counts on disk only those that are not zero are brought into memory, block by block.
+    """
+    blocks = X.blocks() if isinstance(X, Source) else [X]
+    parts = [sparse.csr_matrix(block) for block in blocks]
+    X = parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
     return X if X.has_sorted_indices else X.sorted_indices()
 
 

@@ -29,9 +29,11 @@ class BaseMixture(Clusterer, Density, Generator):
 
     def predict_proba(self, X: Any) -> Any:
         """Return the posterior probability of each component, of shape (n, n_components)."""
-        rows = self._query(X)  # type: ignore[attr-defined]
-        joint = self._joint(rows)
-        return as_given(X, np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(rows.dtype))
+        return as_given(X, self._answer(self._posterior, X))  # type: ignore[attr-defined]
+
+    def _posterior(self, X: np.ndarray) -> np.ndarray:
+        joint = self._joint(X)
+        return np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).astype(X.dtype)
 
     def _log_prob(self, X: np.ndarray) -> np.ndarray:
         return logsumexp(self._joint(X), axis=1).astype(X.dtype)

@@ -53,6 +53,7 @@ class BaseTopics(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estim
     """A model of counts of words, dense or sparse, or of raw texts, with topics in ``components_``."""
 
     _checks: ClassVar = {"accept_sparse": "csr"}
+    _reads_sources = True
 
     @classmethod
     def _test_data(cls) -> tuple[np.ndarray, None]:
