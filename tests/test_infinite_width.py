@@ -73,16 +73,16 @@ def test_kernels_are_those_of_neural_tangents(case, memory):
     how = {"residual": net == "residual", "kernel_size": 3 if net == "convolutional" else None}
     spreads = {"weight_std": PEER["weight_std"], "bias_std": PEER["bias_std"]}
     depth = 3 if net == "residual" else 2
-    found = infinite_kernels(X, depth=depth, activation=activation, memory=memory, **how, **spreads)
+    found = infinite_kernels(X, n_layers=depth, activation=activation, memory=memory, **how, **spreads)
     for name in ("nngp", "ntk"):  # the peer keeps its constants in single precision
         np.testing.assert_allclose(getattr(found, name), PEER[case][name], rtol=2e-6)
-        cross = infinite_kernels(X, X[:1], depth=depth, activation=activation, **how, **spreads)
+        cross = infinite_kernels(X, X[:1], n_layers=depth, activation=activation, **how, **spreads)
         np.testing.assert_allclose(getattr(cross, name)[1:, 0], np.array(PEER[case][name])[1:, 0], rtol=2e-6)
 
 
 def test_wide_networks_come_near_as_the_root_of_the_width():
     X = rows(4)
-    limit = infinite_kernels(X, depth=2, bias_std=0.5)
+    limit = infinite_kernels(X, n_layers=2, bias_std=0.5)
     widths, gaps = (32, 512), []
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -101,9 +101,9 @@ def test_wide_networks_come_near_as_the_root_of_the_width():
 def test_zero_rows_and_single_precision():
     X = np.zeros((3, 2))
     X[0] = 1
-    K = infinite_kernels(X, bias_std=0.0, depth=3)
+    K = infinite_kernels(X, bias_std=0.0, n_layers=3)
     assert torch.isfinite(K.nngp).all() and torch.isfinite(K.ntk).all()
-    single = infinite_kernels(torch.tensor(X, dtype=torch.float32), depth=3)
+    single = infinite_kernels(torch.tensor(X, dtype=torch.float32), n_layers=3)
     assert single.ntk.dtype == torch.float32
 
 
@@ -124,11 +124,11 @@ def test_kernels_refuse():
 class Wide(Kernel):
     """Our kernel as one of scikit-learn's."""
 
-    def __init__(self, depth=2):
-        self.depth = depth
+    def __init__(self, n_layers=2):
+        self.n_layers = n_layers
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        return infinite_kernels(X, Y, depth=self.depth).nngp.numpy()
+        return infinite_kernels(X, Y, n_layers=self.n_layers).nngp.numpy()
 
     def diag(self, X):
         return np.diag(self(X))
@@ -212,7 +212,7 @@ def test_products_in_blocks(monkeypatch):
 def test_ensemble_of_trained_networks():
     X, y = rows(5), rows(5, 1, seed=1)[:, 0]
     new = rows(3, seed=2)
-    mean, std = NTKRegressor(depth=1, alpha=0.0, normalize_y=False).fit(X, y).predict(new, return_std=True)
+    mean, std = NTKRegressor(n_layers=1, alpha=0.0, normalize_y=False).fit(X, y).predict(new, return_std=True)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         nets = [wide_network([3, 300, 1]).double() for _ in range(60)]
@@ -220,7 +220,7 @@ def test_ensemble_of_trained_networks():
     # linearised networks of finite width: means within four standard errors, spreads to 40 %
     assert (np.abs(found.mean(0) - mean) < 4 * found.std(0) / np.sqrt(60) + 0.02).all()
     np.testing.assert_allclose(found.std(0), std, rtol=0.4)
-    at_samples = NTKRegressor(depth=1, alpha=0.0).fit(X, y).predict(X, return_std=True)
+    at_samples = NTKRegressor(n_layers=1, alpha=0.0).fit(X, y).predict(X, return_std=True)
     np.testing.assert_allclose(at_samples[0], y, atol=1e-7)
     np.testing.assert_allclose(at_samples[1], 0, atol=1e-5)
 

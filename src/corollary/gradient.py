@@ -36,6 +36,7 @@ class GradientTrained(Tunable, Estimator):
     """
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
+    _takes_more: ClassVar[bool] = True  # whether further data make sense: validation=, partial_fit
     _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
 
@@ -92,7 +93,7 @@ class GradientTrained(Tunable, Estimator):
         self._fit(X, y, validation=validation)
         return self
 
-    @available_if(lambda self: type(self)._learner is GradientTrained._learner)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self._takes_more)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on these data, with the sizes, scales and classes of the first call.
 
@@ -172,7 +173,7 @@ class GradientTrained(Tunable, Estimator):
 
     def _validation(self, given: Any) -> Data:
         name = type(self).__name__
-        if type(self)._learner is not GradientTrained._learner:
+        if not self._takes_more:
             do = "Use Training(early_stopping=True), which holds a part of the data out."
             raise errors.kind(name, "this model takes no validation data", "some", do)
         if not isinstance(given, tuple) or not 1 <= len(given) <= 3:

@@ -2,7 +2,8 @@
 
 A model here learns from a table or from images, whichever it is given; with ``conditional=True`` also from labels. It works
 on scaled, dequantised data (:mod:`corollary.generative.scaling`), and what it says and draws is about the data as given.
-A subclass writes ``_learner(data)``, ``_module()`` from ``sample_shape_`` and ``n_classes_``, and ``_draw(n, labels, rng)``.
+A subclass learns its scaling in ``_measure(data)`` and writes ``_objective(module, batch)``, ``_module()`` from
+``sample_shape_`` and ``n_classes_``, and ``_draw(n, labels, rng)``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from corollary import errors
-from corollary.base import Generator, as_tensor
+from corollary.base import Data, Generator, as_tensor
 from corollary.border import as_given, check_count, check_target
 from corollary.data import kinds
+from corollary.engine.batches import TensorBatches
 from corollary.engine.training import Training
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
@@ -44,9 +46,12 @@ class GenerativeModel(Generator, GradientTrained):
     }
     conditional: bool = False  # a parameter of the models that take labels
 
-    def fit(self, X, y=None):
-        """Learn from a table (n, d) or images (n, h, w) or (n, c, h, w); labels y count if ``conditional``."""
-        return self._fit(X, y)
+    def fit(self, X, y=None, *, validation=None):
+        """Learn from a table (n, d) or images (n, h, w) or (n, c, h, w); labels y count if ``conditional``.
+
+        ``validation`` is a tuple (X, y), or (X,), on which the loss is measured after every epoch.
+        """
+        return self._fit(X, y, validation=validation)
 
     # --- what goes in ------------------------------------------------------------------------------------
 
@@ -90,6 +95,20 @@ class GenerativeModel(Generator, GradientTrained):
         self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
         self.n_classes_ = len(self.classes_)
         return codes.astype(np.int64)
+
+    def _known_y(self, X: Any, y: Any) -> Any:
+        if not self.conditional:
+            self.n_classes_ = 0
+            return None
+        self.n_classes_ = len(self.classes_)
+        return self._codes(y, len(X)).numpy()  # type: ignore[union-attr]
+
+    def _batches(self, data: Data) -> TensorBatches:
+        x = as_tensor(data.X.astype(self.dtype_, copy=False))
+        return TensorBatches(x, None if data.y is None else as_tensor(data.y))
+
+    def _aim(self) -> Any:
+        return self._objective  # type: ignore[attr-defined]
 
     def _codes(self, label: Any, n: int, rng: np.random.Generator | None = None) -> Tensor | None:
         """Return the classes (n,) of one label or of n; drawn evenly if there is none."""

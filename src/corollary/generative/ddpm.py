@@ -45,9 +45,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.base import Data, Density, as_tensor
+from corollary.base import Data, Density
 from corollary.border import as_given, check_count
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.batches import Batch
 from corollary.engine.training import Training
 from corollary.generative.common import GenerativeModel
 from corollary.generative.denoisers import denoiser
@@ -242,13 +242,12 @@ class DDPM(Density, GenerativeModel):
         net = denoiser(tuple(self.sample_shape_), self.width, self.n_layers, self.n_classes_)
         return net.to(getattr(torch, self.dtype_))
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         if self.sampling_steps > self.n_steps:
             must = f"sampling_steps must be at most n_steps ({self.n_steps})"
             raise errors.value("DDPM", must, self.sampling_steps)
         x = self._scale(data.X, "signed" if data.X.ndim == 4 else "standard")
         self.largest_ = 1.0 if data.X.ndim == 4 else BEYOND * float(self._scaling.forward(x)[0].abs().max())
-        return self._descend(self._objective, TensorBatches(x, None if data.y is None else as_tensor(data.y)))
 
     @property
     def _levels(self) -> Levels:

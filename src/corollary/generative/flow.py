@@ -28,9 +28,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.base import Data, Transformer, as_tensor
+from corollary.base import Data, Transformer
 from corollary.border import as_given
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.batches import Batch
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.nn.flows import (
@@ -305,9 +305,8 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
 
     # --- learning ----------------------------------------------------------------------------------------
 
-    def _learner(self, data: Data) -> Any:
-        x = self._scale(data.X, kind="logit" if data.X.ndim == 4 else "standard")
-        return self._descend(self._objective, TensorBatches(x, None if data.y is None else as_tensor(data.y)))
+    def _measure(self, data: Data) -> None:
+        self._scale(data.X, kind="logit" if data.X.ndim == 4 else "standard")
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         x = batch.inputs[0]

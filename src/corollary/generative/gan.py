@@ -141,6 +141,7 @@ class GAN(GenerativeModel):
     ((3, 4), True)
     """
 
+    _takes_more = False  # a game of two losses has none to validate
     _training_defaults = {
         "epochs": 200,
         "learning_rate": 5e-4,

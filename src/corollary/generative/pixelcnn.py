@@ -187,11 +187,12 @@ class PixelCNN(ExactDensity, GenerativeModel):
         n_layers = self.n_layers or int(np.clip(max(h, w) // 3, 3, 8))
         return PixelNetwork(c, n_out, width, n_layers, self.n_classes_)
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self.dtype_ = "float32"
         self.levels_ = int(self.levels or levels_in(data.X))
-        label = None if data.y is None else as_tensor(data.y)
-        return self._descend(self._objective, TensorBatches(self._quantised(data.X), label))
+
+    def _batches(self, data: Data) -> TensorBatches:
+        return TensorBatches(self._quantised(data.X), None if data.y is None else as_tensor(data.y))
 
     def _quantised(self, X: np.ndarray) -> Tensor:
         """Return the level of each pixel."""

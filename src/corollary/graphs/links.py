@@ -116,6 +116,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     True
     """
 
+    _takes_more = False  # what is learned are the edges of one graph
     _parameter_constraints = {**BaseGraphEstimator._parameter_constraints, **SAMPLED}
     _fitted = {
         "shape_": List([Count(1), Count(1)]),

@@ -238,6 +238,7 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     True
     """
 
+    _takes_more = False  # the graph itself says which nodes to validate on
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
         **{name: [None, *BaseGraphEstimator._parameter_constraints[name]] for name in NET},

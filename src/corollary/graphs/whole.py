@@ -236,9 +236,12 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
             )
         return graphs, y
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Train on a list of graphs with node features ``x`` and labels y (n_graphs,), by default the graphs' own."""
-        return self._fit(X, y, sample_weight)
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Train on a list of graphs with node features ``x`` and labels y (n_graphs,), by default the graphs' own.
+
+        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
+        """
+        return self._fit(X, y, sample_weight, validation=validation)
 
     def _check(self, X: Any, reset: bool) -> list[Graph]:
         name, dimension = type(self).__name__, None if reset else self.n_features_in_
@@ -254,6 +257,13 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         return graphs
 
     def _check_y(self, X: list[Graph], y: Any) -> np.ndarray:
+        return super()._check_y(X, self._labels(X, y))
+
+    def _known_y(self, X: list[Graph], y: Any) -> np.ndarray:
+        return super()._known_y(X, self._labels(X, y))
+
+    def _labels(self, X: list[Graph], y: Any) -> Any:
+        """Return y, or the graphs' own labels."""
         if y is None:
             own = [np.asarray(g.y).ravel() for g in X]
             if any(part.size != 1 or part[0] is None for part in own):
@@ -262,17 +272,24 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
                     type(self).__name__, "labels must be given as y, or each graph must have one", "none", do
                 )
             y = np.concatenate(own)
-        return super()._check_y(X, y)
+        return y
 
     def _learner(self, data: Data) -> Any:
-        run = current()
-        union = Union(data.X, run.device, getattr(torch, self.dtype_))
+        parts = [data] if data.validation is None else [data, data.validation]
+        union = Union([g for part in parts for g in part.X], current().device, getattr(torch, self.dtype_))
 
         def forward(module: nn.Module, graphs: Tensor) -> Tensor:
             return module(*union.take(graphs))
 
-        batches = TensorBatches(torch.arange(len(data.X)), *self._supervision(data))
-        return self._descend(Supervised(self._criterion(), forward=forward), batches)
+        first = [0, len(data.X)]
+        batches = [
+            TensorBatches(start + torch.arange(len(part.X)), *self._supervision(part))
+            for start, part in zip(first, parts)
+        ]
+        validation = batches[1] if len(batches) > 1 else None
+        return self._descend(
+            Supervised(self._criterion(), forward=forward), batches[0], validation=validation
+        )
 
     def _graph_call(self) -> Any:
         def call(x: Tensor, edge_index: Tensor, *others: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class _Wide(Estimator):
     also: ClassVar[tuple[str, ...]] = ("image",)
     _kernel_name: ClassVar[str]  # a field of theory.infinite.Kernels
     _parameter_constraints = {
-        "depth": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS) | {"leaky_relu"})],
         "weight_std": [Interval(Real, 0, None, closed="neither")],
         "bias_std": [Interval(Real, 0, None, closed="left")],
@@ -79,7 +79,7 @@ class _Wide(Estimator):
 
     def __init__(
         self,
-        depth=2,
+        n_layers=2,
         *,
         activation="relu",
         weight_std=ROOT_TWO,
@@ -93,7 +93,7 @@ class _Wide(Estimator):
         tol=1e-6,
         random_state=None,
     ):
-        self.depth = depth
+        self.n_layers = n_layers
         self.activation = activation
         self.weight_std = weight_std
         self.bias_std = bias_std
@@ -116,7 +116,7 @@ class _Wide(Estimator):
         return infinite_kernels(
             A,
             B,
-            depth=self.depth,
+            n_layers=self.n_layers,
             activation=self.activation,
             residual=self.residual,
             kernel_size=self.kernel_size,
@@ -301,7 +301,7 @@ class _WideRegressor(Regressor, _Wide):
 
     def __init__(
         self,
-        depth=2,
+        n_layers=2,
         *,
         activation="relu",
         weight_std=ROOT_TWO,
@@ -317,7 +317,7 @@ class _WideRegressor(Regressor, _Wide):
         random_state=None,
     ):
         super().__init__(
-            depth,
+            n_layers,
             activation=activation,
             weight_std=weight_std,
             bias_std=bias_std,
@@ -368,7 +368,7 @@ class NNGP(_WideRegressor):
 
     Parameters
     ----------
-    depth : int, default=2
+    n_layers : int, default=2
         Hidden layers. More make the kernel flatter in the angle between inputs.
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
@@ -439,7 +439,7 @@ class NNGP(_WideRegressor):
 
     def __init__(
         self,
-        depth=2,
+        n_layers=2,
         *,
         activation="relu",
         weight_std=ROOT_TWO,
@@ -456,7 +456,7 @@ class NNGP(_WideRegressor):
         random_state=None,
     ):
         super().__init__(
-            depth,
+            n_layers,
             activation=activation,
             weight_std=weight_std,
             bias_std=bias_std,
@@ -539,7 +539,7 @@ class NTKRegressor(_WideRegressor):
 
     Parameters
     ----------
-    depth : int, default=2
+    n_layers : int, default=2
         Hidden layers. More make the kernel flatter in the angle between inputs.
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
@@ -594,7 +594,7 @@ class NTKRegressor(_WideRegressor):
     >>> from sklearn.preprocessing import scale
     >>> from corollary import NTKRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = NTKRegressor(depth=1, alpha=5.0).fit(scale(X[:300]), y[:300])
+    >>> model = NTKRegressor(n_layers=1, alpha=5.0).fit(scale(X[:300]), y[:300])
     >>> bool(model.score(scale(X[300:]), y[300:]) > 0.4)
     True
     """
@@ -620,7 +620,7 @@ class _WideClassifier(Classifier, _Wide):
 
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
-        return {"depth": 1}
+        return {"n_layers": 1}
 
     def _targets(self, data: Data) -> np.ndarray:
         y = np.eye(len(self.classes_))[data.y]
@@ -647,7 +647,7 @@ class NNGPClassifier(_WideClassifier):
 
     Parameters
     ----------
-    depth : int, default=2
+    n_layers : int, default=2
         Hidden layers.
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
@@ -697,7 +697,7 @@ class NNGPClassifier(_WideClassifier):
     >>> from sklearn.datasets import load_digits
     >>> from corollary import NNGPClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = NNGPClassifier(depth=1).fit(X[:500] / 16, y[:500])
+    >>> model = NNGPClassifier(n_layers=1).fit(X[:500] / 16, y[:500])
     >>> bool(model.score(X[500:] / 16, y[500:]) > 0.93)
     True
     """
@@ -710,7 +710,7 @@ class NTKClassifier(_WideClassifier):
 
     Parameters
     ----------
-    depth : int, default=2
+    n_layers : int, default=2
         Hidden layers.
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
@@ -760,7 +760,7 @@ class NTKClassifier(_WideClassifier):
     >>> from sklearn.datasets import load_digits
     >>> from corollary import NTKClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = NTKClassifier(depth=1).fit(X[:500] / 16, y[:500])
+    >>> model = NTKClassifier(n_layers=1).fit(X[:500] / 16, y[:500])
     >>> bool(model.score(X[500:] / 16, y[500:]) > 0.93)
     True
     """

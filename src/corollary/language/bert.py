@@ -172,9 +172,14 @@ class BERT(Transformer, BaseBERT):
 
     # --- hooks -------------------------------------------------------------------------------------------
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self._begin(data.X)
         self.guesses_ = True
+
+    def _aim(self) -> Any:
+        return partial(pretraining_loss, tokenizer=self.tokenizer_)
+
+    def _batches(self, data: Data) -> RaggedBatches:
         rows, types, follows = sentence_pairs(
             [[self.tokenizer_.encode(s) for s in SENTENCE.split(text) if s.strip()] for text in data.X],
             self.tokenizer_,
@@ -182,8 +187,7 @@ class BERT(Transformer, BaseBERT):
             self._rng(),
         )
         inputs = Ragged.of(rows, torch.int64), Ragged.of(types, torch.int64)
-        batches = RaggedBatches(inputs, as_tensor(follows))
-        return self._descend(partial(pretraining_loss, tokenizer=self.tokenizer_), batches)
+        return RaggedBatches(inputs, as_tensor(follows))
 
     def _module(self) -> BertNetwork:
         return self._network()

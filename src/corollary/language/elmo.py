@@ -32,7 +32,7 @@ from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
-from corollary.gradient import GradientTrained
+from corollary.gradient import GradientTrained, known_codes
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.sequences.network import pool, reverse_padded
@@ -248,16 +248,23 @@ class ELMo(Transformer, GradientTrained):
         self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
         return codes
 
-    def _learner(self, data: Data) -> Any:
+    def _known_y(self, X: list[str], y: Any) -> Any:
+        return None if y is None else known_codes(self, check_target(self, X, y))
+
+    def _measure(self, data: Data) -> None:
         if data.y is None:
             self.__dict__.pop("classes_", None)
         self.vocabulary_ = words.vocabulary(data.X, "word", self.vocabulary_size)
         self.alphabet_ = words.vocabulary([text.lower() for text in data.X], "character")
+
+    def _aim(self) -> Any:
+        return language_loss
+
+    def _batches(self, data: Data) -> RaggedBatches:
         device = current().device
         codes = [c[: self.max_length] for c in words.encode(data.X, self.vocabulary_, "word")]
         y = None if data.y is None else as_tensor(data.y).to(device)
-        batches = RaggedBatches((self._characters(data.X, device), Ragged.of(codes, device=device)), y)
-        return self._descend(language_loss, batches)
+        return RaggedBatches((self._characters(data.X, device), Ragged.of(codes, device=device)), y)
 
     def _module(self) -> ELMoNetwork:
         return ELMoNetwork(

@@ -43,7 +43,7 @@ from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.linalg import Rows
 from corollary.shapes import Array, Dtype, Either, Index, Maybe, Number
 
-__all__ = ["Lasso", "lasso_path", "soft_threshold"]
+__all__ = ["Lasso", "lasso_path"]
 
 SINGLE = 1e-5  # tolerance from which float32 data may stay float32
 OFFSET = {4: 10.0, 8: 1e4}  # means over spreads from which on a centred copy is made, by bytes of a number
@@ -70,11 +70,6 @@ def offsets_are_small(X: np.ndarray, mean: np.ndarray) -> bool:
     """Whether eq. 6 loses few digits: the means are not much larger than the spread of some sixty samples."""
     spread = np.sqrt(np.square(X[:: max(1, len(X) // 64)] - mean).mean(axis=0))
     return bool((np.abs(mean) <= OFFSET[X.dtype.itemsize] * spread + (mean == 0)).all())
-
-
-def soft_threshold(u: np.ndarray, level: float) -> np.ndarray:
-    """Return S of eq. 2."""
-    return np.sign(u) * np.maximum(np.abs(u) - level, 0)
 
 
 @njit(cache=True, fastmath=True, error_model="numpy")  # pragma: no cover

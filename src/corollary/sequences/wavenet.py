@@ -289,11 +289,16 @@ class WaveNet(Density, Generator, BaseSequence):
             )
         return [mu_encode(part[:, 0], self.levels) for part in parts]
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         self.n_levels_ = self.levels if self.kind_ == "vector" else self.n_codes_
         self.length_ = max(1, round(np.mean([len(part) for part in data.X])))
+
+    def _batches(self, data: Data) -> RaggedBatches:
         pieces = [part[i : i + self.window] for part in data.X for i in range(0, len(part), self.window)]
-        return self._descend(level_loss, RaggedBatches(self._levels(pieces, current().device)))
+        return RaggedBatches(self._levels(pieces, current().device))
+
+    def _aim(self) -> Any:
+        return level_loss
 
     def _levels(self, parts: list[np.ndarray], device: Any) -> Ragged:
         return Ragged.of(parts, torch.int64, device)

@@ -244,7 +244,7 @@ def _block(A: Tensor, B: Tensor, same: bool, net: dict[str, Any]) -> Kernels:
         return x if size is None else _patches(x, size)
 
     now = _start(A, B, gather, w, b)
-    for _ in range(net["depth"] - 1):
+    for _ in range(net["n_layers"] - 1):
         after = _layer(now, name, gather, w, b, same)
         now = _State(*(x + y for x, y in zip(now, after))) if net["residual"] else after
     if size is not None:  # the readout sees all pixels
@@ -257,7 +257,7 @@ def infinite_kernels(
     A: Any,
     B: Any = None,
     *,
-    depth: int = 1,
+    n_layers: int = 1,
     activation: str = "relu",
     weight_std: Any = ROOT_TWO,
     bias_std: Any = 0.1,
@@ -271,7 +271,7 @@ def infinite_kernels(
     ----------
     A, B : array or Tensor of shape (n, d), or of images (n, c, h, w)
         The inputs; B is A by default.
-    depth : int, default=1
+    n_layers : int, default=1
         Hidden layers.
     activation : str, default="relu"
         One of ``ACTIVATIONS``.
@@ -291,7 +291,7 @@ def infinite_kernels(
 
     Notes
     -----
-    O(n m (d + depth)) in closed form; the quadrature costs some 100 times as much per layer, a convolution as often
+    O(n m (d + n_layers)) in closed form; the quadrature costs some 100 times as much per layer, a convolution as often
     as there are pixels.
 
     Examples
@@ -305,10 +305,10 @@ def infinite_kernels(
     name = ALIASES.get(activation, activation)
     if name not in ACTIVATIONS:
         raise unknown("infinite_kernels", "activation", activation, ACTIVATIONS)
-    if depth < 1:
-        raise value("infinite_kernels", "depth must be at least 1", depth)
+    if n_layers < 1:
+        raise value("infinite_kernels", "n_layers must be at least 1", n_layers)
     net = {
-        "depth": depth,
+        "n_layers": n_layers,
         "activation": name,
         "weight_std": weight_std,
         "bias_std": bias_std,
