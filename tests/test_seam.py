@@ -6,7 +6,7 @@ import pytest
 from corollary import catalog
 from corollary.testing.checks import sample_data
 
-NAMES = ["WaveNet", "BERT", "ELMo", "Flow", "DDPM", "PixelCNN", "GraphClassifier"]
+NAMES = ["WaveNet", "BERT", "ELMo", "Flow", "DDPM", "ScoreModel", "PixelCNN", "GraphClassifier"]
 
 
 def made(name, **training):

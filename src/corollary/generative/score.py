@@ -31,9 +31,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.base import Data, as_tensor
+from corollary.base import Data
 from corollary.border import as_given, check_count
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.batches import Batch
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.generative.denoisers import denoiser
@@ -217,15 +217,14 @@ class ScoreModel(ExactDensity, GenerativeModel):
         net = denoiser(tuple(self.sample_shape_), self.width, self.n_layers, self.n_classes_)
         return ScoreNetwork(net, self.min_noise, self.max_noise).to(getattr(torch, self.dtype_))
 
-    def _learner(self, data: Data) -> Any:
+    def _measure(self, data: Data) -> None:
         if self.min_noise >= self.max_noise:
             must = "min_noise must be below max_noise"
             raise errors.value("ScoreModel", must, f"{self.min_noise:g} and {self.max_noise:g}")
         if self.matching == "implicit" and self.n_features_in_ > EXACT:
             must, do = f"matching='implicit' takes at most {EXACT} features", "Use 'sliced' or 'denoising'."
             raise errors.value("ScoreModel", must, self.n_features_in_, do)
-        x = self._scale(data.X)
-        return self._descend(self._objective, TensorBatches(x, None if data.y is None else as_tensor(data.y)))
+        self._scale(data.X)
 
     def _objective(self, module: nn.Module, batch: Batch) -> Tensor:
         x = batch.inputs[0]
