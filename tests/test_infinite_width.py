@@ -12,9 +12,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 from torch import nn
 
-from corollary import NNGP, NNGPClassifier, NTKClassifier, NTKRegressor
+from corollary import NNGP, NNGPClassifier, NTKClassifier, NTKRegressor, Run
 from corollary.errors import CorollaryWarning
 from corollary.kernels import solvers
+from corollary.testing import check_estimator
 from corollary.theory import ntk
 from corollary.theory.infinite import ACTIVATIONS, dual, infinite_kernels, wide_network
 
@@ -197,6 +198,28 @@ def test_other_solvers_agree(cls):
     rough = cls(alpha=0.3, solver="nystrom", n_components=30, random_state=0).fit(X[:60], y[:60])
     assert rough.X_fit_.shape == (30, 3)
     assert np.corrcoef(rough.predict(X[60:]), exact.predict(X[60:]))[0, 1] > 0.5
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        NNGP(tune=True, max_iter=5),
+        NTKRegressor(solver="cg", n_components=5, random_state=0),
+        NTKClassifier(solver="cg", n_components=5, random_state=0),
+        NNGPClassifier(solver="nystrom", n_components=5, random_state=0),
+    ],
+    ids=str,
+)
+def test_every_solver_keeps_the_contract(model):
+    check_estimator(model)
+
+
+def test_callbacks_see_the_spreads_found_so_far():
+    X, y = rows(20), rows(20, 1, seed=1)[:, 0]
+    seen = []
+    with Run(callbacks=[lambda event: seen.append(event.learner.x.copy())]):
+        model = NNGP(tune=True).fit(X, y)
+    assert np.exp(seen[-1]) == pytest.approx([model.weight_std_, model.bias_std_, model.alpha_])
 
 
 def test_products_in_blocks(monkeypatch):

@@ -244,7 +244,7 @@ class _Wide(Estimator):
             out = y - self.alpha_ * learner.x / (1 - few.leverage()).clamp(min=1e-12)[:, None]
             found: State = {"coef": learner.x, "jitter": few.jitter, "left_out": out}
         else:
-            found = learner.results if isinstance(learner, Once) else learner.finish(learner)
+            found = learner.results if isinstance(learner, Once) else self._tuned(learner)
         kept = X if found.get("chosen") is None else X[torch.from_numpy(found["chosen"])]
         self.__dict__.pop("_chosen", None)
         self.X_fit_ = kept.flatten(1).numpy()
@@ -254,6 +254,10 @@ class _Wide(Estimator):
         self.alpha_ = float(found.get("alpha", self.alpha_))
         self.n_iter_ = learner.n_iter
         self._keep(found, y)
+
+    def _tuned(self, learner: Any) -> State:
+        """Return what a learner of the hyper-parameters has found."""
+        raise NotImplementedError
 
     def _keep(self, found: State, y: Tensor) -> None:
         """Keep what a subclass needs besides."""
@@ -488,14 +492,14 @@ class NNGP(_WideRegressor):
 
         start = np.log([given[name] for name in free])
         learner = solvers.Ascent(objective, start, self.max_iter, self.tol)
-
-        def finish(learner: Any) -> State:
-            for name, found in zip(free, np.exp(learner.x)):
-                setattr(self, f"{name}_", float(found))
-            return self._factorised(X, y)
-
-        learner.finish = finish  # type: ignore[attr-defined]
+        learner.free = free  # type: ignore[attr-defined]
         return learner
+
+    def _tuned(self, learner: Any) -> State:
+        """Take over the spreads that were found, and solve with them."""
+        for name, found in zip(learner.free, np.exp(learner.x)):
+            setattr(self, f"{name}_", float(found))
+        return self._factorised(*learner.data)
 
     def _spreads(self) -> dict[str, float]:
         return {"weight_std": self.weight_std_, "bias_std": self.bias_std_, "alpha": self.alpha_}
