@@ -93,6 +93,12 @@ def _titles(folder: str) -> Iterator[tuple[Path, str]]:
 
 
 def _use(entry: catalog.Entry) -> list[str]:
+    if entry.kind == "sampler":
+        use = [
+            f"sampler = {entry.name}().fit(log_density, start)  # (chains, d) -> (chains,), (d,)",
+            "sampler.summary()",
+        ]
+        return ["```python", f"from corollary import {entry.name}", "", *use, "```", ""]
     if entry.kind != "estimator":
         return ["```python", f"from {entry.module} import {entry.name}", "```", ""]
     fixed = ", ".join(f"{key}={value!r}" for key, value in entry.params).replace("'", '"')

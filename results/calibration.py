@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from corollary import BayesianClassifier, MLPClassifier, Training
-from corollary.bayes import HMC, SGLD
+from corollary.bayes import HMC, SGLD, r_hat
 from corollary.errors import CorollaryWarning
 from corollary.metrics import calibration_error
 from results.tables import at_least, at_most, page
 
-ROWS = 150  # learned from: where data are few, being sure is a mistake
+ROWS = 150  # about so many are learned from
 
 
 def run(out: Path, folds: int = 3, draws: int = 150) -> dict[str, float]:
@@ -38,7 +38,7 @@ def run(out: Path, folds: int = 3, draws: int = 150) -> dict[str, float]:
             MLPClassifier((8,), activation="tanh", training=Training(epochs=300), random_state=0),
         ),
     }
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in models}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in models}
     for rest, some in StratifiedKFold(len(y) // ROWS, shuffle=True, random_state=0).split(X, y):
         if len(found["trained"]) == folds:
             break
@@ -46,24 +46,38 @@ def run(out: Path, folds: int = 3, draws: int = 150) -> dict[str, float]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CorollaryWarning)
                 chances = model.fit(X[some], y[some]).predict_proba(X[rest])
-            right = chances[np.arange(len(rest)), y[rest]].clip(1e-12)
-            accuracy = float((chances.argmax(1) == y[rest]).mean())
-            found[name].append((accuracy, float(-np.log(right).mean()), calibration_error(chances, y[rest])))
+            found[name].append((*_measured(chances, y[rest]), _mixing(model)))
     mean = {name: np.mean(rows, axis=0) for name, rows in found.items()}
+    best = [min(mean, key=lambda name: mean[name][i]) for i in (1, 2)]
     text = (
         f"A perceptron of one hidden layer of 8 units learns the {X.shape[1]} columns of the breast cancer table from "
-        f"{len(y) // (len(y) // ROWS)} rows; measured on the other rows, means over {folds} such parts. NLL is the mean "
-        "negative log-likelihood in nats, ECE the expected calibration error over ten bins of confidence."
+        f"{len(y) // (len(y) // ROWS)} rows; measured on the others, means over {folds} such parts; 4 chains of {draws} draws. "
+        "NLL is the mean negative log-likelihood in nats, ECE the expected calibration error over ten bins of confidence. R-hat "
+        "is that of the log-density: above 1.01 the chains have not mixed. Priors, step sizes and epochs are first guesses, not "
+        f"tuned. The lowest NLL here is that of: {best[0]}; the lowest ECE: {best[1]}."
     )
-    rows = [(name, *(float(v) for v in values)) for name, values in mean.items()]
-    page(
-        out / "calibration.md",
-        "Calibration of network posteriors",
-        text,
-        ("weights", "accuracy", "NLL", "ECE"),
-        rows,
-    )
-    for name in ("posterior by HMC", "posterior by SGLD"):
-        at_least(mean[name][0], 0.93, f"the accuracy of the {name}")
-        at_most(mean[name][1], mean["trained"][1], f"the NLL of the {name}")
+    rows = [(name, *(float(v) for v in values[:3]), _shown(values[3])) for name, values in mean.items()]
+    headings = ("weights", "accuracy", "NLL", "ECE", "R-hat")
+    page(out / "calibration.md", "Calibration of network posteriors", text, headings, rows)
+    for name, values in mean.items():
+        at_least(values[0], 0.93, f"the accuracy of weights: {name}")
+        at_most(values[1], 0.2, f"the NLL of weights: {name}")
     return {f"{name} NLL": float(values[1]) for name, values in mean.items()}
+
+
+def _measured(chances: np.ndarray, truth: np.ndarray) -> tuple[float, float, float]:
+    """Return accuracy, NLL and ECE."""
+    right = chances[np.arange(len(truth)), truth].clip(1e-12)
+    accuracy = float((chances.argmax(1) == truth).mean())
+    return accuracy, float(-np.log(right).mean()), calibration_error(chances, truth)
+
+
+def _mixing(model: Any) -> float:
+    """Return R-hat of the log-density, where there are chains."""
+    return (
+        float(r_hat(model.statistics_["log_density"])[0]) if hasattr(model, "statistics_") else float("nan")
+    )
+
+
+def _shown(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.3f}"

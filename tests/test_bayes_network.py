@@ -142,3 +142,14 @@ def test_bad_measurements():
     model = BayesianRegressor((2,), sampler=bayes.HMC(2, 4, 4, max_steps=2), random_state=0)
     with pytest.raises(ValueError, match=r"y must have shape \(60,\); got shape \(3,\)"):
         model.fit(X, Y).calibration(X, Y[:3])
+
+
+@pytest.mark.parametrize("warmup", [30, 80])
+def test_a_short_warm_up_ends_with_a_step_that_is_accepted(warmup):
+    """A single step is accepted where a path is not: after its last window the step size needs time to be found again."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    sampler = bayes.HMC(4, 15, warmup, max_steps=15)
+    model = BayesianClassifier((8,), sampler=sampler, random_state=0).fit(X[::3], y[::3])
+    assert model.statistics_["acceptance"].mean() > 0.4

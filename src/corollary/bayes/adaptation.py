@@ -11,10 +11,12 @@ one that is wanted, :math:`\log\epsilon` follows
 with :math:`\gamma = 0.05`, :math:`t_0 = 10`, :math:`\kappa = 0.75` and :math:`\mu = \log 10\epsilon_0`; sampling uses
 :math:`\bar\epsilon` [1]_.
 
-**Covariance.** After a fast phase of 75 steps come windows of 25, 50, 100, ... steps, and a last fast phase of 50 (shares of a
-shorter warm-up). At the end of each window the covariance of its draws, over all chains, becomes
-:math:`\Sigma \leftarrow \frac{n}{n+5}\Sigma + 10^{-3}\frac{5}{n+5} I` (2), and the step size is found anew, as Stan does. Stan
-adapts every chain alone; here the chains of a batch share both, so that a window has n_chains times the draws.
+**Covariance.** After a fast phase of 75 steps come windows of 25, 50, 100, ... steps, and a last fast phase of 50. At the
+end of each window the covariance of its draws, over all chains, becomes
+:math:`\Sigma \leftarrow \frac{n}{n+5}\Sigma + 10^{-3}\frac{5}{n+5} I` (2), and the step size is found anew, as Stan does.
+Stan adapts every chain alone; here the chains of a batch share both, so that a window has n_chains times the draws. A
+warm-up of fewer than 150 steps has one window, after 15% of them and until 60%: the step size has the rest to settle (Stan
+leaves it 10%).
 
 References
 ----------
@@ -44,13 +46,13 @@ def windows(warmup: int) -> tuple[int, list[int]]:
     >>> windows(1000)
     (75, [100, 150, 250, 450, 950])
     >>> windows(100), windows(10)
-    ((15, [90]), (10, []))
+    ((15, [60]), (10, []))
     """
     if warmup < 20:
         return warmup, []
     first, last, width = FAST, LAST, WINDOW
     if warmup < FAST + WINDOW + LAST:
-        first, last = int(0.15 * warmup), int(0.1 * warmup)
+        first, last = int(0.15 * warmup), int(0.4 * warmup)  # a step size takes dozens of steps to settle
         width = warmup - first - last
     ends, begin = [], first
     while begin < warmup - last:
@@ -90,9 +92,10 @@ class DualAveraging:
         return math.exp(log_step)
 
     def final(self) -> float:
-        """Return the averaged step size; that of the start while it has hardly begun to settle."""
+        """Return the averaged step size; while it has hardly begun to settle, the smaller of first and last."""
         s = self.state
-        return math.exp(s["average"] if s["t"] >= T0 else s["mu"]) / (1 if s["t"] >= T0 else 10)
+        start = math.exp(s["mu"]) / 10
+        return math.exp(s["average"]) if s["t"] >= T0 else min(start, math.exp(s["log_step"]))
 
 
 class Spread:

@@ -115,7 +115,7 @@ class _Bayesian(Estimator):
         "n_invalid_": Count(),
     }
 
-    def fit(self, X, y):
+    def fit(self, X, y=None):
         """Draw from the posterior of the weights, given rows X and targets y."""
         self._fit(X, y)
         warn_of(self.statistics_, self.n_invalid_, type(self).__name__)

@@ -34,6 +34,7 @@ from corollary.shapes import Array, Choice, Count, Number, Record
 
 __all__ = ["AdaptiveChains", "AdaptiveSampler", "Chains", "Sampler"]
 
+LONG, STUCK = 15, 0.02  # of so many draws, a share that says that a chain does not move
 POWER = 2.0  # by which a first step size is raised or lowered until it is reasonable
 
 
@@ -307,10 +308,18 @@ def collected(learner: Chains) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def warn_of(statistics: dict[str, np.ndarray], invalid: int, owner: str) -> None:
-    """Warn of divergences, of a low energy fraction, and of values that are none."""
+    """Warn of chains that stand still, of divergences, of a low energy fraction, and of values that are none."""
     if invalid:
         text = f"log_density was NaN or plus infinity {invalid} times, which counted as outside the support."
         warnings.warn(f"{owner}: {text}", errors.CorollaryWarning, stacklevel=3)
+    moves = statistics.get("acceptance", np.ones((1, 0)))
+    if moves.shape[1] >= LONG and (still := int((moves.mean(1) < STUCK).sum())):
+        text = (
+            f"{still} of {len(moves)} chains hardly moved: less than {STUCK:.0%} of their steps were accepted"
+        )
+        warnings.warn(
+            f"{owner}: {text}. Raise warmup, or lower step_size.", errors.CorollaryWarning, stacklevel=3
+        )
     diverging = statistics.get("diverging", np.zeros(0))
     if count := int(diverging.sum()):
         text = f"{count} of {diverging.size} transitions after the warm-up diverged: the draws may miss a part of the support"
