@@ -1,5 +1,6 @@
 """Boards: the right rivals, honest splits and metrics, ties said, limits that hold, models to take away."""
 
+import sys
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from corollary import catalog, compare, data
+from corollary.cli.using import predict_with
 from corollary.comparison import TASKS, task_of
 from corollary.comparison.board import on_the_same_parts
 from corollary.comparison.measures import calibration_error
@@ -266,8 +268,6 @@ def test_a_row_far_below_the_baseline_does_not_hide_the_others():
 
 
 def test_the_best_model_takes_data_as_they_were_given_and_is_saved(tmp_path):
-    from corollary.cli.using import predict_with
-
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"size": rng.normal(50, 20, 120), "colour": rng.choice(["red", "blue"], 120)})
     frame["kind"] = np.where((frame["size"] > 50) ^ (frame["colour"] == "red"), "big", "small")
@@ -283,12 +283,38 @@ def test_the_best_model_takes_data_as_they_were_given_and_is_saved(tmp_path):
 
 
 def test_a_saved_scikit_learn_model_says_the_same(tmp_path):
-    import joblib
+    from skops import io
 
     board = compare("iris", systems=[HistGradientBoostingClassifier(max_iter=5)], splits=2, rivals="none")
-    iris = data.load("iris")
-    loaded = joblib.load(board.best.save(tmp_path) / "model.joblib")
+    iris, file = data.load("iris"), board.best.save(tmp_path / "run") / "model.skops"
+    trees = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+    assert io.get_untrusted_types(file=file) == [trees]
+    loaded = io.load(file, trusted=[trees])
     np.testing.assert_array_equal(loaded.predict(iris.X), board.best.predict(iris.X))
+    with pytest.raises(ValueError, match="predict takes a model of the library; got one of scikit-learn"):
+        predict_with(tmp_path / "run", "iris", tmp_path / "out.csv", None, None)
+
+
+def test_no_file_holds_a_pickle(tmp_path, monkeypatch):
+    board = compare("iris", systems=[DummyClassifier()], splits=1, rivals="none")
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(
+        ImportError, match=r"DummyClassifier\) is saved with skops.*corollary\[skops\].*board.fit"
+    ):
+        board.best.save(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_search_says_where_it_can_be():
+    with pytest.raises(
+        ValueError, match="is for classification, regression, density on.*got clustering on data"
+    ):
+        compare("iris", task="clustering", search=5)
+    few = compare("iris", systems=[DummyClassifier()], splits=1, rivals="none", search=2, test=0.5)
+    assert not any("searched" in note for note in few.notes)
+    small = data.load(np.random.default_rng(0).normal(size=(40, 2)), y=["a", "b"] * 20)
+    board = compare(small, systems=[DummyClassifier()], splits=1, rivals="none", search=2)
+    assert "No settings were searched: 40 examples are fewer than 60." in board.notes
 
 
 def test_arrays_with_targets_and_several_processes():

@@ -162,3 +162,33 @@ def test_partial_fit_of_what_has_no_target(model):
     columns = model.columns_
     model.partial_fit(frame[40:])
     assert model.columns_ is columns and {c["kind"] for c in columns} == {"number", "category"}
+
+
+# --- folders larger than memory --------------------------------------------------------------------------
+
+
+def test_a_folder_larger_than_memory_is_decoded_as_batches_need_it(tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        folder = tmp_path / "pets" / ("dark" if i % 2 else "light")
+        folder.mkdir(parents=True, exist_ok=True)
+        side = (12, 10) if i == 3 else (10, 10)
+        values = rng.integers(0, 100, (*side, 3)) + (0 if i % 2 else 150)
+        Image.fromarray(values.astype(np.uint8)).save(folder / f"{i:02d}.png")
+    (tmp_path / "pets" / "dark" / "broken.png").write_bytes(b"no image")
+    with pytest.warns(CorollaryWarning, match="left out 1 of 25|scaled and cropped"):
+        whole = data.load(tmp_path / "pets")
+    said = r"the 24 images of pets would take 0.0 GB; they are decoded as batches need them"
+    with pytest.warns(CorollaryWarning, match=said), pytest.warns(CorollaryWarning, match="left out 1 of 25"):
+        lazy = data.load(tmp_path / "pets", limits=data.Limits(memory=1000))
+    assert lazy.extra["files"] == whole.extra["files"] and lazy.extra["skipped"] == whole.extra["skipped"]
+    np.testing.assert_array_equal(lazy.X[:], whole.X)
+    np.testing.assert_array_equal(lazy.y, whole.y)
+    kept, held = data.split(lazy, 0.25, 0)
+    np.testing.assert_array_equal(held.X[:], data.split(whole, 0.25, 0)[1].X)
+    with pytest.raises(TypeError, match="takes data that fit into memory"):
+        corollary.LogisticRegression().fit(kept)
+    net = corollary.create("resnet", random_state=0, training=corollary.Training(epochs=2))
+    assert net.fit(kept).predict(held).shape == held.y.shape

@@ -27,6 +27,12 @@ def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
     from corollary import io
 
     path = run / "model.safetensors" if run.is_dir() else run
+    if not path.exists() and (run / "model.skops").exists():
+        must, do = (
+            "predict takes a model of the library",
+            "Load it in Python: skops.io.load(PATH, trusted=[…]).",
+        )
+        raise errors.value("run", must, f"one of scikit-learn in {str(run / 'model.skops')!r}", do)
     if not path.exists() and (run / "checkpoints").is_dir():
         do = "The `corollary fit` command that began it, with --resume, goes on."
         raise errors.value("run", f"{str(run)!r} must hold a model", "an unfinished fit", do)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corollary import __version__, data
+from corollary import __version__, data, errors
 from corollary.comparison.densities import DensityOfData
 from corollary.comparison.rivals import Reader
 from corollary.data.dataset import Dataset
@@ -58,22 +58,40 @@ class Chosen:
             return method
         return lambda X, *args, **options: method(self.read(X), *args, **options)
 
+    def _skops(self) -> bytes:
+        """Return a model of scikit-learn in the format of skops; files of ours never hold pickles."""
+        name = type(self.model).__name__
+        try:
+            import skops.io
+        except ImportError as error:
+            do = 'Run `pip install "corollary[skops]"`, or save a system of the library: board.fit(NAME).save(DIRECTORY).'
+            must = f"a model of scikit-learn ({name}) is saved with skops"
+            raise ImportError(errors.wording("save", must, "no such package", do)) from error
+        try:
+            return bytes(skops.io.dumps(self.model))
+        except Exception as error:  # whatever a class of the user's makes of it
+            do = "Save it in your own way: board.best.model is the estimator."
+            got = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+            raise errors.value("save", f"{name} must be of a kind that skops writes", got, do) from error
+
     def save(self, directory: str | Path) -> Path:
         """Write the model with its reading as a run directory, which ``corollary predict`` takes.
 
         A density of given data becomes ``density.safetensors``, which ``DensityOfData.load`` reads. Models of scikit-learn
-        are written by joblib, as scikit-learn advises; load such files only if you trust them.
+        become ``model.skops``, which is no pickle: ``skops.io.load`` reads it, and ``skops.io.get_untrusted_types`` says
+        what is in it before.
         """
         directory = Path(directory)
+        ours = hasattr(self.model, "save")
+        if not ours:
+            written = self._skops()
         directory.mkdir(parents=True, exist_ok=True)
         if isinstance(self.model, DensityOfData) and self.reader.rival.group != "scikit-learn":
             self.model.save(directory / "density.safetensors")
-        elif hasattr(self.model, "save"):
+        elif ours:
             self.model.save(directory / "model.safetensors")
         else:
-            import joblib
-
-            joblib.dump(self.model, directory / "model.joblib")
+            (directory / "model.skops").write_bytes(written)
         rows = getattr(self.model, "history_", [])
         config = {"model": type(self.model).__name__, "version": __version__, "params": {}}
         config["data"] = {"name": self.name, "kind": self.kind, "given_kind": self.kind}

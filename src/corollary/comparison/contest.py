@@ -76,7 +76,8 @@ def compare(
         A column, or a label per row: rows with the same label stay on one side of each split. "auto" takes a column
         whose name says that it is an id and whose values come again; None takes none.
     search : int, default=0
-        Number of settings to try for each system, inside each training part, by successive halving.
+        Number of settings to try for each system, inside each training part, by successive halving; for
+        classification, regression and densities.
     seed : int, default=0
         For the splits and for every ``random_state``.
     time_limit : float, default=60
@@ -119,6 +120,10 @@ def compare(
     if task == "language":
         dataset = one_text(dataset)
     parts = parts_of(dataset, task, splits, test, seed, groups)
+    if search:
+        from corollary.comparison.search import check_search
+
+        notes += [said] if (said := check_search(task, dataset)) else []
     how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
     trials: list[Trial] = []
     with bar(progress, len(chosen) * (1 if test == "published" else splits), task, ranking[0]) as show:

@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import loguniform, randint
 
+from corollary import errors
 from corollary.data.dataset import Dataset
 
-__all__ = ["SPACES", "searched", "space_of"]
+__all__ = ["SPACES", "check_search", "searched", "space_of"]
+
+TASKS = ("classification", "regression", "density")  # whose models scikit-learn's search can divide and score
+KINDS = ("table", "image", "text", "sequence")
+FEWEST = 60  # examples below which settings are not told apart
 
 SPACES: dict[str, Any] = {
     "C": loguniform(1e-3, 1e3),
@@ -64,13 +69,26 @@ def _fits(value: Any, space: Any) -> bool:
     return isinstance(space, list) or isinstance(value, int | float | type(None))
 
 
+def check_search(task: str, data: Dataset) -> str:
+    """Raise if there can be no search, and return a sentence if there will be none."""
+    if task not in TASKS or data.kind not in KINDS:
+        must = f"search= (--search) is for {', '.join(TASKS)} on data of kind {', '.join(KINDS)}"
+        got = f"{task} on data of kind {data.kind}"
+        raise errors.value(
+            "compare", must, got, "Leave it out; every system then runs with settings for the data."
+        )
+    if len(data) < FEWEST:
+        return f"No settings were searched: {len(data)} examples are fewer than {FEWEST}."
+    return ""
+
+
 def searched(model: Any, task: str, data: Dataset, seed: int, *, n: int, metric: str) -> Any:
     """Return the model with a search around it, or the model itself if there is nothing to search."""
     from sklearn.experimental import enable_halving_search_cv  # noqa: F401
     from sklearn.model_selection import HalvingRandomSearchCV
 
-    space = space_of(model) if data.kind in ("table", "image", "text", "sequence") and len(data) >= 60 else {}
-    if not space or task not in ("classification", "regression", "density"):
+    space = space_of(model) if len(data) >= FEWEST else {}
+    if not space:
         return model
     scoring = SCORING.get(metric) if data.y is not None and task != "density" else None
     if scoring == "roc_auc_ovr" and len(np.unique(np.asarray(data.y).astype(str))) == 2:

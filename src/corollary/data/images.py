@@ -3,7 +3,8 @@
 Grey images give ``(n, h, w)``, others ``(n, 3, h, w)``. Photographs are turned as their camera says, transparency is laid over
 white, palettes are looked up. 8 bits give uint8; more give uint16 (or float), whose one scale a model learns and keeps. Where
 sizes differ, every image is scaled to cover the commonest size (or the median one, if no size is common) and cropped around
-its centre. A file that cannot be read is left out, unless most cannot.
+its centre. A file that cannot be read is left out, unless most cannot. A folder larger than ``Limits.memory`` becomes a
+source (:class:`corollary.data.sources.ImageFolder`), whose images are decoded as batches need them.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class, check_readable, names_below, readable
-from corollary.data.limits import allow
+from corollary.data.limits import allow, current
 
-__all__ = ["SUFFIXES", "joined", "levels_of", "picture", "pixels", "read_folder", "read_image"]
+__all__ = ["SUFFIXES", "fitted_to", "joined", "levels_of", "picture", "pixels", "read_folder", "read_image"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".pbm", ".tif", ".tiff", ".webp")
 _DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of more than 8 bits
@@ -47,7 +48,9 @@ def _dataset(files: list[Path], labels: Any, path: Path, root: Path, reading: Ma
     sizes, broken = readable(files, lambda file: size_of(file.read_bytes(), file.name))
     size = tuple(reading.get("size") or _common(list(sizes.values())))
     fitted = [name for name, found in sizes.items() if found != size]
-    decoded, late = readable([*sizes], lambda file: _fitted(file.read_bytes(), file.name, size))
+    if len(files) > 1 and 3 * size[0] * size[1] * len(sizes) > current().in_memory:
+        return _on_demand(files, labels, path, size, broken, [*sizes])
+    decoded, late = readable([*sizes], lambda file: fitted_to(file.read_bytes(), file.name, size))
     check_readable(path.name, len(files), {**broken, **late}, "images")
     if fitted and len(files) > 1:
         text = f"load: {len(fitted)} of {len(files)} images of {path.name} are scaled and cropped to {size[0]} x {size[1]}."
@@ -59,6 +62,32 @@ def _dataset(files: list[Path], labels: Any, path: Path, root: Path, reading: Ma
     extra |= {"skipped": names_below(root, {**broken, **late})} if len(decoded) < len(files) else {}
     y = None if labels is None else labels[kept]
     return Dataset(X, y, "image", path.stem if path.is_file() else path.name, source=str(path), extra=extra)
+
+
+def _on_demand(
+    files: list[Path],
+    labels: Any,
+    path: Path,
+    size: tuple[int, int],
+    broken: dict[Path, str],
+    good: list[Path],
+) -> Dataset:
+    """Return the images of a folder that is larger than memory, decoded as they are asked for."""
+    from corollary.data.sources import ImageFolder
+
+    check_readable(path.name, len(files), broken, "images")
+    y = None if labels is None else labels[[file not in broken for file in files]]
+    X = ImageFolder(path, size, files=good, crop=True)
+    needed = 3 * size[0] * size[1] * len(good) / 2**30
+    text = f"load: the {len(good)} images of {path.name} would take {needed:.1f} GB; they are decoded as batches need them."
+    do = "Models that read sources take them; raise Limits(memory=) to hold them in memory."
+    warnings.warn(f"{text} {do}", errors.CorollaryWarning, stacklevel=3)
+    extra = {
+        "files": names_below(path, good),
+        "reading": {"size": list(size), "channels": X.shape[1]},
+        **({"skipped": names_below(path, broken)} if broken else {}),
+    }
+    return Dataset(X, y, "image", path.name, source=str(path), extra=extra)
 
 
 def _common(sizes: list[tuple[int, int]]) -> tuple[int, int]:
@@ -112,7 +141,7 @@ def levels_of(X: Any) -> int | None:
     >>> levels_of(np.array([[[250, 260, 4095]]], np.uint16))
     4095
     """
-    if getattr(X, "dtype", None) != np.uint16 or not X.size:
+    if not isinstance(X, np.ndarray) or X.dtype != np.uint16 or not X.size:
         return None
     most = int(X.max())
     return next(full for full in (255, 1023, 4095, 16383, 65535) if most <= full)
@@ -133,7 +162,7 @@ def size_of(raw: bytes, name: str) -> tuple[int, int]:
     return _decoded(raw, name, size, counted=False)  # type: ignore[no-any-return]
 
 
-def _fitted(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
+def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
     """Decode an image file, scaled to cover a size and cropped around its centre."""
     from PIL import ImageOps
 

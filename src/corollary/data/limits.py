@@ -13,6 +13,7 @@ corollary.errors.Refused: load: the data of a.png must fit into 1000 bytes; got 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,11 +38,25 @@ class Limits:
         Columns of a table of text.
     field : int, default=2**24
         Characters in one field of a table of text.
+    memory : int, optional
+        Bytes that the decoded images of a folder may take; a larger folder is decoded image by image, as batches need
+        them. By default half of the machine's memory.
     """
 
     bytes: int = 2**29
     columns: int = 100_000
     field: int = 2**24
+    memory: int | None = None
+
+    @property
+    def in_memory(self) -> int:
+        """``memory``, or half of the machine's."""
+        if self.memory is not None:
+            return self.memory
+        try:
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        except (AttributeError, ValueError, OSError):  # not on every system
+            return 2**32
 
 
 class _Account:

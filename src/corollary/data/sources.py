@@ -119,6 +119,22 @@ class Source(ABC):
         """Return the source whose blocks are changed as they are read; each sample must stay one sample."""
         return _Changed(self, change)
 
+    def take(self, rows: np.ndarray) -> Source:
+        """Return the source of some of the samples; nothing is read."""
+        return _Some(self, np.asarray(rows))
+
+
+class _Some(Source):
+    """Some of the samples of a source."""
+
+    def __init__(self, source: Source, rows: np.ndarray) -> None:
+        self.source, self.rows = source, np.arange(len(source))[rows]
+        self.target = None if source.target is None else np.asarray(source.target)[self.rows]
+        self.shape, self.dtype = (len(self.rows), *source.shape[1:]), source.dtype
+
+    def _read(self, rows: np.ndarray) -> np.ndarray:
+        return self.source._read(self.rows[rows])
+
 
 def _as_type(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return block.astype(dtype)
@@ -393,14 +409,30 @@ class ImageFolder(_OneByOne):
         The folder.
     size : (int, int), optional
         Height and width that all images are resized to; by default they must have one size.
+    files : sequence of path, optional
+        Those to take; by default all images of the folder.
+    crop : bool, default=False
+        Whether images of another size are scaled to cover it and cropped around their centre, rather than stretched.
     """
 
-    def __init__(self, path: str | os.PathLike[str], size: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        size: tuple[int, int] | None = None,
+        *,
+        files: Sequence[Path] | None = None,
+        crop: bool = False,
+    ) -> None:
         from corollary.data.folders import by_class
         from corollary.data.images import SUFFIXES
 
         self.files, self.target = by_class(Path(path), SUFFIXES, "image")
-        self.size = size
+        if files is not None:
+            wanted = {*files}
+            kept = [file in wanted for file in self.files]
+            self.target = None if self.target is None else self.target[kept]
+            self.files = [file for file, good in zip(self.files, kept) if good]
+        self.size, self.crop = size, crop
         self.channels = 3
         first = self._one(0)
         self.dtype = first.dtype
@@ -409,9 +441,10 @@ class ImageFolder(_OneByOne):
         self.shape = (len(self.files), *first.shape)
 
     def _one(self, row: int) -> np.ndarray:
-        from corollary.data.images import picture
+        from corollary.data.images import fitted_to, picture
 
-        image = picture(self.files[row].read_bytes(), self.files[row].name)
+        raw, name = self.files[row].read_bytes(), self.files[row].name
+        image = fitted_to(raw, name, self.size) if self.crop and self.size else picture(raw, name)
         if self.size is not None and image.shape[:2] != tuple(self.size):
             from PIL import Image
 

@@ -13,6 +13,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_graph, check_ratings
+from corollary.data.sources import Source
 
 __all__ = ["split", "splits", "subset"]
 
@@ -221,6 +222,8 @@ def _extra(value: Any, part: np.ndarray, n: int) -> Any:
 def _rows(values: Any, part: np.ndarray) -> Any:
     if hasattr(values, "iloc"):
         return values.iloc[part]
+    if isinstance(values, Source):
+        return values.take(part)
     return values[part] if hasattr(values, "shape") else [values[i] for i in part]
 
 
