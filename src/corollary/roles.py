@@ -251,7 +251,7 @@ class Generator:
         """Draw new samples; with an integer ``random_state`` every call draws the same ones."""
         check_is_fitted(self)
         check_count(self, "n_samples", n_samples)
-        return self._sample(n_samples, self._rng())  # type: ignore[attr-defined]
+        return finite(self, self._sample(n_samples, self._rng()))  # type: ignore[attr-defined]
 
 
 class Clusterer(ClusterMixin):  # type: ignore[misc]
@@ -329,7 +329,7 @@ class Recommender:
             raise errors.value(type(self).__name__, "seen must be ratings, None or 'fitted'", repr(seen))
         users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
         items, scores = self._recommend(users, n, seen, items, exclude)  # type: ignore[attr-defined]
-        return items, scores
+        return items, finite(self, scores, log=True)
 
 
 class LanguageModel:

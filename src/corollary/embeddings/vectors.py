@@ -9,11 +9,8 @@ unit vectors, the three words themselves left out.
 
 from __future__ import annotations
 
-import lzma
 import warnings
-import zlib
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +21,8 @@ from sklearn.exceptions import NotFittedError
 
 from corollary import errors
 from corollary.base import Data, Estimator, Transformer, check_count
+from corollary.data.compressed import opened
+from corollary.data.limits import reading
 from corollary.embeddings.corpus import Corpus, as_tokens, read
 from corollary.shapes import Array, List, Maybe, Text
 
@@ -306,7 +305,7 @@ def read_word2vec(path: str | Path, *, binary: bool = False, unicode_errors: str
     unicode_errors : {"replace", "ignore", "strict", "backslashreplace"}, default="replace"
         What becomes of bytes in a word that are no UTF-8, as in ``bytes.decode``.
     """
-    data = _unpacked(Path(path).read_bytes(), path)
+    data = _unpacked(Path(path))
     head, _, body = data.partition(b"\n")
     try:
         n, dimension = map(int, head.split())
@@ -317,6 +316,11 @@ def read_word2vec(path: str | Path, *, binary: bool = False, unicode_errors: str
                 "the file must begin with the number of words and the dimension, or with a word and numbers"
             )
             raise errors.value("read_word2vec", must, repr(head[:40]), f"Is binary={not binary}?") from error
+    least = 4 if binary else 2  # bytes of a number: float32, or a digit and a blank
+    if n < 1 or dimension < 1 or n * dimension * least > len(body):
+        must = "the file must hold as many numbers as its first line says"
+        got = f"{n} words of dimension {dimension} in {len(body)} bytes"
+        raise errors.value("read_word2vec", must, got, f"Was it cut short, or is binary={not binary}?")
     raw, vectors = (_read_binary if binary else _read_text)(body, n, dimension)
     words = _decoded(raw, unicode_errors, path)
     if len(words) != n or len(vectors) != n:
@@ -336,20 +340,16 @@ def read_word2vec(path: str | Path, *, binary: bool = False, unicode_errors: str
     return KeyedVectors(words, vectors)
 
 
-PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
-
-
-def _unpacked(data: bytes, path: Any) -> bytes:
-    """Return what a file holds, whatever it was compressed by."""
-    name = next((name for start, name in PACKED.items() if data.startswith(start)), None)
-    if name is None:
-        return data
+def _unpacked(path: Path) -> bytes:
+    """Return what a file holds, whatever it was compressed by, within the bounds of readers."""
     try:
-        return bytes(import_module(name).decompress(data))
-    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise errors.value(
-            "read_word2vec", f"{str(path)!r} must be a whole file", error, "Copy it again."
-        ) from error
+        with reading(None), opened(path) as file:
+            return file.read()
+    except errors.Refused:
+        raise
+    except ValueError as error:
+        must = f"{str(path)!r} must be a whole file"
+        raise errors.value("read_word2vec", must, error, "Copy it again.") from error
 
 
 def _decoded(raw: list[bytes], how: str, path: Any) -> list[str]:

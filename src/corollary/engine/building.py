@@ -19,7 +19,7 @@ from torch.nn.modules import module as registry
 from corollary.engine.random import seeded
 from corollary.shapes import Mismatch
 
-__all__ = ["filled", "outline"]
+__all__ = ["filled", "outline", "sized"]
 
 PARTS = 64  # parts of a module, and registrations while it is built, for each stored tensor, and as many again times 16
 EXTRA = 2**24  # bytes that a module may have beyond four times its stored weights: masks, positions
@@ -36,9 +36,7 @@ def filled(make: Callable[[], nn.Module], weights: Mapping[str, Tensor], name: s
 
 def outline(make: Callable[[], nn.Module], weights: Mapping[str, Tensor], name: str) -> None:
     """Raise unless a module built without memory has exactly the names and shapes of these weights."""
-    with _bounded(PARTS * (16 + len(weights)), name), torch.device("meta"):
-        module = make()
-    have = module.state_dict()
+    have = sized(make, weights, name).state_dict()
     strange = sorted(have.keys() ^ weights.keys())
     if strange:
         where = "is missing" if strange[0] in have else "has no place in the module"
@@ -47,10 +45,17 @@ def outline(make: Callable[[], nn.Module], weights: Mapping[str, Tensor], name: 
         if weight.shape != have[key].shape:
             must = f"the weight {key!r} of {name} must be of shape {tuple(have[key].shape)}"
             raise Mismatch(f"{must}; got shape {tuple(weight.shape)}.")
+
+
+def sized(make: Callable[[], nn.Module], weights: Mapping[str, Tensor], name: str) -> nn.Module:
+    """Return the module without memory; raise if it has far more parts or bytes than these weights."""
+    with _bounded(PARTS * (16 + len(weights)), name), torch.device("meta"):
+        module = make()
     stored = sum(weight.nbytes for weight in weights.values())
     needed = sum(part.nbytes for part in (*module.parameters(), *module.buffers()))
     if needed > 4 * stored + EXTRA:
         raise Mismatch(f"the module of {name} must not take {needed} bytes for {stored} bytes of weights.")
+    return module
 
 
 @contextmanager

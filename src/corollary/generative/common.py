@@ -17,7 +17,7 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.base import Data, Generator, as_tensor
-from corollary.border import as_given, check_count, check_target
+from corollary.border import as_given, check_count, check_target, finite
 from corollary.data import kinds
 from corollary.engine.batches import TensorBatches
 from corollary.engine.training import Training
@@ -174,7 +174,7 @@ class GenerativeModel(Generator, GradientTrained):
         with torch.inference_mode():
             z = self._draw(n, codes, rng, **how)
             x = self._scaling.backward(z.reshape(n, *self.sample_shape_))
-        found = x.cpu().numpy()
+        found = finite(self, x.cpu().numpy())
         return found.clip(0, 1) if len(self.sample_shape_) == 3 else found
 
     def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:

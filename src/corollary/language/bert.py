@@ -221,7 +221,7 @@ class BERT(Transformer, BaseBERT):
         model.dtype_ = dtype_of(found)
         with seeded(0):
             model.module_ = fill_pretrained(
-                model._network(), found, "BERT", optional=("pooler", "guess", "follows")
+                model._network, found, "BERT", optional=("pooler", "guess", "follows")
             )
         model.guesses_ = "guess.weight" in found
         return model

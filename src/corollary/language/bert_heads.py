@@ -126,7 +126,7 @@ class BaseHead(BaseBERT):
         model._labelled(config)
         optional = ("bert.guess", "bert.follows", *(() if cls._pooled else ("bert.pooler",)))
         with seeded(0):
-            model.module_ = fill_pretrained(model._module(), found, cls.__name__, optional)
+            model.module_ = fill_pretrained(model._module, found, cls.__name__, optional)
         model.pretrained_ = model._tuned_weights()
         return model
 

@@ -396,7 +396,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
         found = gpt2_weights(weights, model.options_["tied"])
         model.dtype_ = dtype_of(found)
         with seeded(0):
-            model.module_ = fill_pretrained(model._module(), found, "GPT")
+            model.module_ = fill_pretrained(model._module, found, "GPT")
         files = ("tokenizer.json", "merges.txt")
         model.tokenizer_ = tokenizer_of(
             source, tokenizer, tokenizers.BytePairTokenizer, files, model.n_tokens_, "GPT"

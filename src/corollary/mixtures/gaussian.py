@@ -35,6 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from corollary.base import Data, Estimator
+from corollary.border import finite
 from corollary.data.sources import Source
 from corollary.engine.run import current
 from corollary.engine.sources import gathered
@@ -408,6 +409,7 @@ class GaussianMixture(BaseMixture, Estimator):
                 f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
             )
         drawn = self._labelled_sample(n_samples, self._rng())
+        finite(self, drawn[0])
         return drawn if return_components else drawn[0]
 
     def _labelled_sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

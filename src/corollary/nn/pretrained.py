@@ -17,7 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from corollary.engine.building import sized
 from corollary.errors import kind, unknown, value
+from corollary.shapes import Mismatch
 
 __all__ = ["ACTIVATIONS", "Activation", "fill_pretrained", "known_activation", "read_json", "read_pretrained"]
 
@@ -111,9 +113,26 @@ def read_pretrained(
 
 
 def fill_pretrained(
-    module: nn.Module, weights: Mapping[str, Tensor], owner: str, optional: tuple[str, ...] = ()
+    make: Callable[[], nn.Module] | nn.Module,
+    weights: Mapping[str, Tensor],
+    owner: str,
+    optional: tuple[str, ...] = (),
 ) -> Any:
-    """Load weights into a module, all of them, and return it for evaluation; names that begin so may be missing."""
+    """Load weights into a module, all of them, and return it for evaluation; names that begin so may be missing.
+
+    What ``make`` would build is compared with the size of the weights before any memory is taken: a configuration of a
+    few bytes can ask for a billion units.
+    """
+    if isinstance(make, nn.Module):
+        module = make
+    else:
+        try:
+            sized(make, weights, owner)
+        except Mismatch as error:
+            raise value(
+                owner, "the weights must be those of the configuration", str(error).rstrip(".")
+            ) from error
+        module = make()
     have = module.state_dict()
     missing = sorted(name for name in have.keys() - weights.keys() if not name.startswith(optional))
     extra = sorted(weights.keys() - have.keys())

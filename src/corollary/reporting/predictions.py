@@ -12,7 +12,7 @@ from corollary.comparison.measures import classes, labelled
 from corollary.data.dataset import Dataset
 from corollary.reporting.pages import Table
 
-__all__ = ["classified", "importances", "predicted"]
+__all__ = ["classified", "coefficients", "importances", "predicted"]
 
 WORST, COLUMNS, ROWS = 12, 6, 1000  # cases shown, features shown with them, rows that are permuted
 
@@ -41,6 +41,7 @@ def classified(model: Any, dataset: Dataset) -> Iterator[Any]:
         right = chances[np.arange(len(code)), code]
         yield from _worst_classes(dataset, truth, found, right)
     yield from importances(model, dataset)
+    yield from coefficients(model, dataset)
 
 
 def _by_class(truth: np.ndarray, found: np.ndarray) -> list[tuple[Any, ...]]:
@@ -97,6 +98,7 @@ def predicted(model: Any, dataset: Dataset) -> Iterator[Any]:
         headings = ("row", "true", "predicted", "error", *_columns(dataset))
         yield "Worst cases", Table("The largest errors.", headings, rows), None
     yield from importances(model, dataset)
+    yield from coefficients(model, dataset)
 
 
 # --- what a case looks like ------------------------------------------------------------------------------
@@ -147,3 +149,18 @@ def importances(model: Any, dataset: Dataset) -> Iterator[Any]:
         [names[i] for i in order], found.importances_mean[order], found.importances_std[order]
     )
     yield "Importances", text, figure
+
+
+def coefficients(model: Any, dataset: Dataset) -> Iterator[Any]:
+    """Yield the coefficients of a linear model, the largest first; with several classes, one column for each."""
+    names = [str(name) for name in dataset.feature_names or ()]
+    coef = np.atleast_2d(np.asarray(getattr(model, "coef_", np.zeros((0, 0))), dtype=np.float64))
+    if not names or coef.ndim != 2 or coef.shape[1] != len(names) or not 1 <= len(coef) <= 10:
+        return
+    order = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:20]
+    classes = [str(c) for c in getattr(model, "classes_", ())]
+    headings = classes if len(classes) == len(coef) else ["coefficient"] * len(coef)
+    text = "What a column adds to the linear score, per unit of the column as the model gets it"
+    text += f" (towards {classes[1]})." if len(classes) == 2 and len(coef) == 1 else "."
+    rows = [(names[j], *(f"{value:.4g}" for value in coef[:, j])) for j in order]
+    yield "Coefficients", Table(text, ("column", *headings), rows), None

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from corollary.base import Data, as_tensor
 from corollary.data.kinds import check_images
 from corollary.data.sources import Source
+from corollary.engine.building import sized
 from corollary.engine.objective import with_accuracy
 from corollary.engine.random import seeded
 from corollary.engine.sources import batches_of
@@ -258,6 +259,7 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
         if any(name.startswith("head.") for name in read["weights"]):
             model.classes_ = np.array(read["classes"])
             with seeded(0):
+                sized(model._module, read["weights"], cls.__name__)
                 module = model._module()
             fill_pretrained(module[1], read["weights"], cls.__name__)
             model.module_ = module.eval()

@@ -19,6 +19,7 @@ depth block             blocks        parameters
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -171,8 +172,8 @@ class ResNet(ImageNet):
         config, weights = read_pretrained(source, "resnet", "ResNet.from_transformers", DEFAULTS)
         weights = own_names(weights)
         n_classes = len(weights["head.2.bias"]) if "head.2.bias" in weights else 0
-        net = cls(channels=config["num_channels"], n_classes=n_classes, **arguments(config))
-        return fill_pretrained(net, weights, "ResNet.from_transformers")
+        make = partial(cls, channels=config["num_channels"], n_classes=n_classes, **arguments(config))
+        return fill_pretrained(make, weights, "ResNet.from_transformers")
 
 
 def arguments(config: Mapping[str, Any]) -> dict[str, Any]:

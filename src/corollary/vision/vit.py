@@ -212,7 +212,7 @@ class ViT(ImageNet):
         weights = own_names(weights)
         n_classes = len(weights["head.bias"]) if "head.bias" in weights else 0
         sizes = {"channels": config["num_channels"], "n_classes": n_classes, "size": config["image_size"]}
-        return fill_pretrained(cls(**sizes, **arguments(config)), weights, "ViT.from_transformers")
+        return fill_pretrained(lambda: cls(**sizes, **arguments(config)), weights, "ViT.from_transformers")
 
 
 def arguments(config: Mapping[str, Any]) -> dict[str, Any]:
