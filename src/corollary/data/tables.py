@@ -60,7 +60,7 @@ def with_target_only(known: np.ndarray, name: str, what: str) -> np.ndarray:
     rows, without = np.flatnonzero(known), np.flatnonzero(~known) + 1
     if not len(rows):
         raise errors.value("load", f"some row of {name or 'the data'} must have {what}", "none")
-    shown = ", ".join(map(str, without[:5])) + (" …" if len(without) > 5 else "")
+    shown = ", ".join(map(str, without[:5])) + (" and others" if len(without) > 5 else "")
     text = (
         f"load: left out {len(without)} of {len(known)} rows of {name or 'the data'} without {what}: {shown}."
     )
