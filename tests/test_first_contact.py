@@ -111,6 +111,13 @@ def test_predict_reads_columns_as_the_fit_did_and_says_so(tmp_path, run):
     assert code == 2 and "no column of the fit named 'shopp'. Closest: 'shop'" in err
 
 
+def test_a_classifier_refuses_measurements(tmp_path, run):
+    sales().to_csv(tmp_path / "sales.csv", index=False)
+    code, _, err = run("fit", "logistic", "--data", "sales.csv", "--target", "size")
+    assert code == 2 and "a classifier needs a target of classes; got 80 different numbers in 80 rows" in err
+    assert "corollary list --role regressor" in err
+
+
 # --- score and partial_fit -------------------------------------------------------------------------------
 
 
@@ -199,11 +206,11 @@ def test_a_folder_larger_than_memory_is_decoded_as_batches_need_it(tmp_path):
 
 def test_samples_and_recommendations_are_finite():
     rng = np.random.default_rng(0)
-    pca = corollary.PCA(2).fit(rng.normal(size=(30, 3)))
-    pca.mean_ = pca.mean_ * np.nan
+    ppca = corollary.ProbabilisticPCA(1).fit(rng.normal(size=(30, 3)))
+    ppca.mean_ = ppca.mean_ * np.nan
     mixture = corollary.GaussianMixture(1).fit(rng.normal(size=(30, 3)))
     mixture.means_ = mixture.means_ * np.nan
-    for model in (pca, mixture):
+    for model in (ppca, mixture):
         with pytest.raises(ValueError, match="what the model returns must be finite; got"):
             model.sample(4)
     als = corollary.ALS(2, random_state=0).fit(np.kron(np.eye(4), np.ones((3, 2))) * 3)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corollary import errors
 from corollary.catalog import Entry
 from corollary.cli.console import note
@@ -156,6 +158,7 @@ def parse_columns(words: list[str]) -> dict[str, str]:
 
 def _check_target(entry: Entry, dataset: Any, source: str) -> None:
     """Raise if the model learns from a target and the data have none, with what to type."""
+    _check_classes(entry, dataset)
     taught = {"classifier", "regressor", "tagger", "segmenter", "translator", "answerer"} & {*entry.roles}
     if not taught or dataset.y is not None or dataset.kind in ("graph", "graphs"):
         return
@@ -166,6 +169,23 @@ def _check_target(entry: Entry, dataset: Any, source: str) -> None:
         shown = f" Columns: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}." if names else ""
         do = f"Add --target {guess or 'NAME'}.{shown}"
     raise errors.value(entry.name, "fit needs a target to learn from", f"{source} without one", do)
+
+
+def _check_classes(entry: Entry, dataset: Any) -> None:
+    """Raise if a classifier is given measurements: a class for nearly every row is no class."""
+    y = np.asarray(dataset.y) if dataset.y is not None and not isinstance(dataset.y, list) else np.zeros(0)
+    if (
+        "classifier" not in entry.roles
+        or "regressor" in entry.roles
+        or y.ndim != 1
+        or y.dtype.kind not in "iuf"
+    ):
+        return
+    distinct = len(np.unique(y))
+    if distinct > max(20, len(y) // 2):
+        do = "Fit a regressor: see `corollary list --role regressor`."
+        got = f"{distinct} different numbers in {len(y)} rows"
+        raise errors.value(entry.name, "a classifier needs a target of classes", got, do)
 
 
 def _as_inputs(kept: Any, held: Any, entry: Entry) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -141,7 +142,9 @@ def importances(model: Any, dataset: Dataset) -> Iterator[Any]:
     if not 2 <= X.shape[1] <= 200 or len(X) < 20:
         return
     scoring = "balanced_accuracy" if hasattr(model, "classes_") else "r2"
-    found = permutation_importance(model, X, y, n_repeats=5, random_state=0, scoring=scoring)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of classes that the held-out rows lack
+        found = permutation_importance(model, X, y, n_repeats=5, random_state=0, scoring=scoring)
     names = [str(name) for name in dataset.feature_names or [f"x{i}" for i in range(X.shape[1])]]
     order = np.argsort(-found.importances_mean, kind="stable")[:20]
     text = f"How much {scoring.replace('_', ' ')} falls when a column is shuffled, mean and deviation of five shuffles."
