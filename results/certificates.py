@@ -17,7 +17,8 @@ SEEDS, DELTA, WIDTH = 3, 0.05, 100
 TEXT = f"""A network 64-{WIDTH}-10 whose weights are drawn anew for every answer, trained to minimise its own bound, on 8 × 8
 digits; {SEEDS} seeds, which also draw the division. The bound is on the true error of that network and fails with a
 probability of at most {DELTA}; the samples are those it is computed from. Guessing has an
-error of 0.9: from random weights so few samples do not pay for learning, and that bound says nothing. Hoeffding's bound for one fixed network tested on a
+error of 0.9: from random weights so few samples do not pay for learning, and that bound says nothing.
+Hoeffding's bound for one fixed network tested on a
 fifth of the digits is its test error ± {hoeffding(1797 // 5, DELTA):.3f}."""
 
 
