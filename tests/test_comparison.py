@@ -421,3 +421,39 @@ def test_every_role_of_a_task_is_played_by_someone():
 def test_every_task_has_a_baseline():
     for name, task in TASKS.items():
         assert task.rivals is not None, f"{name} has nothing to beat"
+
+
+def test_generators_are_ranked_by_what_they_draw_and_show_it():
+    from sklearn.datasets import load_digits
+
+    from corollary import Training
+    from corollary.generative import PixelCNN
+
+    digits = load_digits()
+    data = Dataset(digits.images[:240] / 16, kind="image", name="digits")
+    quick = PixelCNN(width=4, n_layers=1, training=Training(epochs=1), random_state=0)
+    board = compare(data, task="generation", systems=["ppca", quick], splits=2)
+    assert set(board.directions) == {"Fréchet distance", "precision", "recall", "told from data"}
+    assert "random convolutional features" in board.why
+    scores = {row["system"]: row["scores"] for row in board.ranked}
+    assert {"ppca", "histograms"} <= set(scores)
+    assert all(0 <= found["precision"] <= 1 and 0 <= found["recall"] <= 1 for found in scores.values())
+    assert len(board.samples) == len(board.ranked)
+    assert all(np.shape(strip)[-2:] == (8, 8) for strip in board.samples.values())
+    assert board.to_html().count("<img") >= len(board.ranked)
+
+
+def test_real_images_are_better_draws_than_noise():
+    from types import SimpleNamespace
+
+    from sklearn.datasets import load_digits
+
+    from corollary.comparison.measures import draws
+
+    images = load_digits().images / 16
+    held = Dataset(images[:300], kind="image", name="digits")
+    real = draws(SimpleNamespace(sample=lambda n: images[300 : 300 + n]), held)
+    noise = draws(SimpleNamespace(sample=lambda n: np.random.default_rng(0).random((n, 1, 8, 8))), held)
+    assert real["Fréchet distance"] < 0.3 * noise["Fréchet distance"]
+    assert real["told from data"] < noise["told from data"] - 0.1
+    assert real["precision"] > noise["precision"] + 0.3 and real["recall"] > noise["recall"] + 0.3

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from corollary import VAE, Training
+from corollary import VAE, Training, load
 from corollary.generative.vae import elbo, gaussian_kl, importance_log_prob, log_normal
 
 RNG = np.random.default_rng(0)
@@ -111,3 +111,50 @@ def test_bad_input():
         model.inverse_transform(np.zeros((4, 3)))
     with pytest.raises(ValueError, match="n_samples must be an integer of at least 1; got 0"):
         model.sample(0)
+
+
+# --- images -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "bernoulli", "gaussian"])
+def test_images_of_any_size(likelihood, tmp_path):
+    X = RNG.integers(0, 17, (20, 3, 9, 7)) / 16
+    plan = Training(epochs=1)
+    model = VAE(3, width=4, likelihood=likelihood, importance_samples=3, training=plan, random_state=0).fit(X)
+    assert model.likelihood_ == {"auto": "logistic"}.get(likelihood, likelihood)
+    assert model.transform(X).shape == (20, 3)
+    assert model.reconstruct(X).shape == model.sample(20).shape == (20, 3, 9, 7)
+    assert model.interpolate(X[0], X[1], 5).shape == model.traverse(X[0], 2, 5).shape == (5, 3, 9, 7)
+    np.testing.assert_allclose(model.interpolate(X[0], X[1], 5)[[0, -1]], model.reconstruct(X[:2]), atol=1e-5)
+    again = load(model.save(tmp_path / "vae.safetensors"))
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+
+
+def test_probabilities_of_grey_levels_sum_to_at_most_one():
+    """All images of two pixels with three levels: the bound, with one set of draws for all, is a mixture's mass or less."""
+    every = np.array([[a, b] for a in range(3) for b in range(3)]).reshape(-1, 1, 2) / 2
+    model = VAE(1, width=4, importance_samples=2000, training=Training(epochs=3), random_state=0)
+    model.fit(every[RNG.integers(9, size=60)])
+    assert model.levels_ == 3
+    assert np.exp(model.score_samples(every).astype(float)).sum() == pytest.approx(1, abs=0.05)
+
+
+def test_warm_up_keeps_codes_alive_and_says_how_many():
+    from sklearn.datasets import load_digits
+
+    X = load_digits().data[:600] / 16
+    plan = Training(epochs=12, learning_rate=3e-3, batch_size=32)
+    found = {}
+    for warmup in (0, 4):
+        model = VAE(16, hidden_layer_sizes=(64,), warmup=warmup, training=plan, random_state=0).fit(X)
+        found[warmup] = model.active_units(X).sum()
+        assert 0 <= model.history_[-1]["active"] <= 16
+    assert found[4] >= found[0] and found[4] >= 4
+
+
+def test_bad_units_are_named():
+    model = VAE(2, training=Training(epochs=1)).fit(planted())
+    with pytest.raises(ValueError, match="unit must lie between 0 and 1; got 5"):
+        model.traverse(planted()[0], 5)
+    with pytest.raises(ValueError, match="likelihood='logistic' needs data"):
+        VAE(likelihood="logistic").fit(planted())

@@ -194,7 +194,7 @@ wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function
 laplacian        | laplacian       | theory.graphs          | graph | | function | Matrices, spectra and smoothing of graphs
 equivariance     | equivariance    | theory.symmetry        | table | | function | Groups, averaging, and a test of symmetry for any module
 # generative
-vae              | VAE             | generative.vae         | table | transformer density generator | | Variational autoencoder
+vae              | VAE             | generative.vae         | table image | transformer density generator | | Variational autoencoder
 flows            | Flow            | generative.flow  | table image | transformer density generator | | Normalising flow: exact density by an invertible network
 gan              | GAN             | generative.gan   | table image | generator | | Generative adversarial network: samples by a game of two networks
 score            | ScoreModel      | generative.score | table image | density generator | | Score model: gradients of the log-density at every noise level

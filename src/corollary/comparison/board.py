@@ -38,6 +38,8 @@ class Leaderboard:
         What was done to the data, and what was not finished.
     rivals : dict
         Who took part, by name.
+    samples : dict
+        Ten images drawn by each generator, by name, where generators were compared on images.
     """
 
     task: str
@@ -51,6 +53,7 @@ class Leaderboard:
     notes: list[str] = field(default_factory=list)
     rivals: dict[str, Rival] = field(default_factory=dict, repr=False, compare=False)
     _again: Any = field(default=None, repr=False, compare=False)
+    samples: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # --- what it says ------------------------------------------------------------------------------------
 
@@ -138,10 +141,21 @@ class Leaderboard:
         head += f": {html.escape(self.why)}." if self.why else "."
         head += f" Mean ± half of the 95 % interval over {self.n_splits} splits; = is not told apart from the first.</p>"
         notes = "".join(f"<p class=soft>{html.escape(note)}</p>" for note in self.notes)
-        text = head + self._table() + notes
+        text = head + self._table() + self._strips() + notes
         if path is not None:
             Path(path).write_text(page(f"{self.task} on {self.data}", text), encoding="utf-8")
         return text
+
+    def _strips(self) -> str:
+        """Return a strip of samples of every generator, best first."""
+        from corollary.plot import image_grid
+        from corollary.reporting.pages import figure_tag
+
+        names = [row["system"] for row in self.ranked if row["system"] in self.samples]
+        return "".join(
+            f"<p>{html.escape(name)}</p>{figure_tag(image_grid(self.samples[name]), f'samples of {name}')}"
+            for name in names
+        )
 
     def _table(self) -> str:
         metrics = list(self.directions) or [self.metric]
@@ -237,7 +251,8 @@ def board_of(
         lost = lost or (row["group"] == "baseline" and row["score"] is not None and not row["tied"])
     n = max([row["n"] for row in rows], default=0)
     by_id = {rival.id: rival for rival in rivals}
-    return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again)
+    drawn = {trial.rival: trial.drawn for trial in trials if trial.drawn is not None}
+    return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again, drawn)
 
 
 def on_the_same_parts(trials: list[Trial], metric: str) -> list[Trial]:

@@ -143,26 +143,41 @@ def codes(model: Any, held: Dataset) -> dict[str, float]:
 
 
 def draws(model: Any, held: Dataset) -> dict[str, float]:
-    """Return the Fréchet distance between drawn and held-out rows, and how well a neighbour tells them apart.
+    """Return the Fréchet distance, precision and recall of drawn against held-out samples, and how well they are told apart.
 
-    The second is the share of rows whose nearest neighbour is of the same origin, as a distance from 1/2: 0 if draws
-    cannot be told from data, 1/2 if they can always be, or if they are copies.
+    Rows are compared as they are, in units of their deviations, images by random convolutional features. The last is the
+    share of samples whose nearest neighbour is of the same origin, as a distance from 1/2: 0 if draws cannot be told from
+    data, 1/2 if they can always be, or if they are copies.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    from corollary.metrics import frechet_distance
+    from corollary.metrics import frechet_distance, precision_recall
 
-    real = _dense(held.X)
-    drawn = np.asarray(model.sample(len(real)), dtype=np.float64)
-    scale = real.std(0) + 1e-12
-    both = np.concatenate([real, drawn]) / scale
+    real, drawn = _compared(_dense(held.X), np.asarray(model.sample(len(held.X)), dtype=np.float64), held)
+    both = np.concatenate([real, drawn])
     nearest = NearestNeighbors(n_neighbors=2).fit(both).kneighbors(return_distance=False, n_neighbors=1)[:, 0]
     origin = np.arange(len(both)) < len(real)
     told = float(np.mean(origin == origin[nearest]))
-    return {
-        "Fréchet distance": frechet_distance(real / scale, drawn / scale),
-        "told from data": abs(told - 0.5),
-    }
+    found = {"Fréchet distance": frechet_distance(real, drawn), "told from data": abs(told - 0.5)}
+    if len(real) > 3:
+        found["precision"], found["recall"] = precision_recall(real, drawn, 3)
+    return found
+
+
+def _compared(real: np.ndarray, drawn: np.ndarray, held: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return what samples are compared by: columns in units of their deviations, or features of images."""
+    from corollary.metrics import RandomFeatures, features_of
+
+    shape = tuple(held.extra.get("image_shape") or (real.shape[1:] if held.kind == "image" else ()))
+    if not shape:
+        scale = real.std(0) + 1e-12
+        return real / scale, drawn.reshape(real.shape) / scale
+    channels = 1 if len(shape) == 2 else shape[0]
+    brightest = max(float(real.max()), 1e-12)
+    features = RandomFeatures(channels)
+    shown = ((part / brightest).reshape(len(part), channels, *shape[-2:]) for part in (real, drawn))
+    real, drawn = (features_of(part.astype(np.float32), features) for part in shown)
+    return real, drawn
 
 
 def _dense(X: Any) -> np.ndarray:

@@ -54,6 +54,17 @@ def ranks_classes(dataset: Dataset) -> tuple[str, str]:
     return "accuracy", f"the {len(names)} classes are about even"
 
 
+def ranks_draws(data: Dataset) -> tuple[str, str]:
+    """Return the metric of drawn samples, and what it is computed from."""
+    images = data.kind == "image" or "image_shape" in data.extra
+    of = (
+        "random convolutional features of the images"
+        if images
+        else "the columns, in units of their deviations"
+    )
+    return "Fréchet distance", f"between Gaussians with the moments of {of}"
+
+
 def ranks_densities(dataset: Dataset) -> tuple[str, str]:
     """Return bits per dimension for tables, and log-likelihood for what has no fixed number of columns."""
     if dataset.kind in ("table", "image"):

@@ -47,6 +47,7 @@ class Trial:
     seconds: float = 0.0
     error: str = ""
     stopped: bool = False  # by the time limit, with a result
+    drawn: Any = field(default=None, repr=False, compare=False)  # some images of a generator
 
 
 @contextmanager
@@ -125,6 +126,15 @@ def _threads(train: Dataset) -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
+def _strip(model: Any, held: Dataset) -> np.ndarray | None:
+    """Return ten drawn images (10, ..., h, w) in [0, 1], where the data are images."""
+    shape = tuple(held.extra.get("image_shape") or (held.X.shape[1:] if held.kind == "image" else ()))
+    if not shape:
+        return None
+    brightest = max(float(np.max(held.X)), 1e-12)
+    return np.clip(np.asarray(model.sample(10)).reshape(-1, *shape) / brightest, 0, 1)
+
+
 def try_out(
     rival: Rival,
     task: str,
@@ -155,6 +165,8 @@ def try_out(
             trial.seconds = perf_counter() - start
             with within(other):
                 found = TASKS[task].numbers(model, reader(held))
+                if task == "generation" and part == 0:
+                    trial.drawn = _strip(model, reader(held))
         trial.scores = {name: value for name, value in found.items() if np.isfinite(value)}
         if not trial.scores:
             trial.error = f"no finite score: {found}"

@@ -12,9 +12,16 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from corollary.nn.mlp import MLP
 
-__all__ = ["Adversaries", "Critic", "Generator"]
+__all__ = ["Adversaries", "Critic", "Generator", "Grown", "image_sizes"]
 
 SLOPE = 0.2  # of the leaky rectifiers
+
+
+def image_sizes(shape: tuple[int, ...], width: int | None, n_layers: int | None) -> tuple[int, int]:
+    """Return channels at full resolution and the number of halvings for images of a shape, where they are not given."""
+    side = min(shape[1:])
+    width = width or (32 if max(shape[1:]) <= 32 else 64)
+    return width, n_layers or max(1, min(4, side.bit_length() - 3))
 
 
 class Grown(nn.Module):
@@ -31,11 +38,11 @@ class Grown(nn.Module):
         self.outlet = nn.Conv2d(width, c, 3, padding=1)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Return the images, in (-1, 1)."""
+        """Return the images; their numbers are not bounded."""
         x = self.inlet(z).reshape(-1, *self.small)
         for norm, convolution in zip(self.norms, self.convolutions):
             x = convolution(F.interpolate(F.relu(norm(x)), scale_factor=2.0))
-        return self.outlet(F.relu(self.norms[-1](x))).tanh()[:, :, : self.h, : self.w]
+        return self.outlet(F.relu(self.norms[-1](x)))[:, :, : self.h, : self.w]  # type: ignore[no-any-return]
 
 
 class Generator(nn.Module):
@@ -58,7 +65,7 @@ class Generator(nn.Module):
             z = F.pad(z, (0, self.n_classes))
             z[:, self.latent :] = F.one_hot(label, self.n_classes).to(z.dtype)
         out: Tensor = self.net(z)
-        return out
+        return out.tanh() if out.ndim == 4 else out
 
 
 class Critic(nn.Module):
@@ -127,9 +134,7 @@ class Adversaries(nn.Module):
         if len(shape) == 1:
             width, n_layers = width or min(512, max(64, 8 * shape[0])), n_layers or 3
         else:
-            side = min(shape[1:])
-            width = width or (32 if max(shape[1:]) <= 32 else 64)
-            n_layers = n_layers or max(1, min(4, side.bit_length() - 3))
+            width, n_layers = image_sizes(shape, width, n_layers)
         self.critic = Critic(shape, n_classes, width, n_layers, spectral)
         self.generator = Generator(shape, latent, n_classes, width, n_layers)
 
