@@ -158,6 +158,16 @@ def test_a_ring_of_eight():
     assert last["coverage"] > first["coverage"] + 0.2 and last["near"] > first["near"]
 
 
+def test_the_report_says_how_much_is_covered():
+    from corollary.data import Dataset
+    from corollary.reporting.by_role import _drawn
+
+    X = ring(60)
+    model = GAN(training=Training(epochs=1), **SMALL).fit(X)
+    (title, text, _), *_ = _drawn(model, Dataset(X, kind="table", name="ring"))
+    assert title == "Coverage" and f"{model.history_[-1]['coverage']:.0%} of the data" in text
+
+
 @pytest.mark.parametrize("rule", ["alternating", "extragradient"])
 def test_both_players_resume_exactly_in_the_middle_of_a_round(rule):
     model = GAN(

@@ -119,6 +119,10 @@ def _answered(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 
 def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
+    last = model.history_[-1] if getattr(model, "history_", None) else {}
+    if {"coverage", "near"} <= set(last):
+        text = f"{last['coverage']:.0%} of the data have a drawn sample among their nearest neighbours (few: modes are missing); "
+        yield "Coverage", text + f"{last['near']:.0%} of the drawn samples lie among the data.", None
     shape = dataset.extra.get("image_shape")
     drawn = np.asarray(model.sample(40 if dataset.kind != "sequence" else 4))
     if dataset.kind == "sequence":
