@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from corollary import data, optim
+from corollary import data, optim, plot, theory
 from corollary.completion import recovery_curve, scalar_flow
 from corollary.data.augment import augment
 from corollary.graphs.wl import colour_refinement
@@ -300,7 +300,16 @@ def augmentations() -> Figure:
 
 
 # Rates at which each does well in the valley below.
-RATES = {"adagrad": 0.5, "adam": 0.1, "amsgrad": 0.1, "rmsprop": 0.02, "muon": 0.05}
+RATES = {
+    "signsgd": 0.02,
+    "subgradient": 0.2,
+    "newton": 1.0,
+    "adagrad": 0.5,
+    "adam": 0.1,
+    "amsgrad": 0.1,
+    "rmsprop": 0.02,
+    "muon": 0.05,
+}
 
 
 def _valley(p: torch.Tensor) -> torch.Tensor:
@@ -324,22 +333,56 @@ def optimiser(name: str) -> Figure:
     return figure
 
 
-def _path(name: str, noisy: bool) -> tuple[np.ndarray, list[float]]:
-    rng = torch.Generator().manual_seed(0)
-    p = nn.Parameter(torch.tensor([[-1.3, 0.9]]))
+def _path(name: str, noisy: bool) -> tuple[np.ndarray, np.ndarray]:
     rate = RATES.get(name, 0.004 if name in ("heavy-ball", "nesterov") else 0.02)
-    optimizer = optim.create(name, [p], lr=rate)
     noise = {"sgd": 2.0, "minibatch": 0.5}.get(name, 0.0) if noisy else 0.0
-    path, losses = [p.detach().clone().flatten()], []
-    for _ in range(150):
-        optimizer.zero_grad()
-        loss = _valley(p)
-        loss.backward()
-        p.grad += noise * torch.randn(p.shape, generator=rng)
-        optimizer.step()
-        path.append(p.detach().clone().flatten())
-        losses.append(float(loss.detach()) + 1e-12)
-    return torch.stack(path).numpy(), losses
+    options = {"radius": 1.2} if name == "projected" else {}
+    path = optim.trajectory(_valley, name, (-1.3, 0.9), 150, lr=rate, noise=noise, **options)
+    return path.points, path.values + 1e-12
+
+
+def _small_problem() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    """Return a small net and two classes that no line divides."""
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.standard_normal((128, 4)), dtype=torch.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    return net, (X, (X[:, 0] * X[:, 1] > 0).long())
+
+
+def raced() -> Figure:
+    """Draw a race of all optimisers on a small net."""
+    net, pair = _small_problem()
+    return plot.race(optim.race(net, pair, passes=20, seeds=2))
+
+
+def measured_rates() -> Figure:
+    """Draw measured decays of least squares beside their theorems."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5)) * [1.0, 0.8, 0.6, 0.4, 0.3]
+    y = X @ np.arange(1.0, 6.0) + 0.3 * rng.standard_normal(60)
+    model = nn.Linear(5, 1, bias=False)
+    names = ("gd", "heavy-ball", "nesterov", "sgd")
+    return plot.decay(*(theory.decay(model, (X, y), name, loss="half_squared", steps=100) for name in names))
+
+
+def clipping() -> Figure:
+    """Draw descent at a cliff, with and without clipped gradients."""
+
+    def cliff(p: torch.Tensor) -> torch.Tensor:
+        return 0.05 * (p[0] - 3) ** 2 + torch.nn.functional.softplus(40 * (p[0] - 1)) / 10 + 0.5 * p[1] ** 2
+
+    class Clipped(torch.optim.SGD):
+        def step(self, closure=None):  # type: ignore[no-untyped-def, override]
+            with torch.enable_grad():
+                loss = closure()
+            torch.nn.utils.clip_grad_norm_([p for g in self.param_groups for p in g["params"]], 0.3)
+            super().step()
+            return loss
+
+    makers = {"plain": lambda p: torch.optim.SGD(p, lr=0.8), "clipped to 0.3": lambda p: Clipped(p, lr=0.8)}
+    return plot.trajectory(cliff, makers, (-1.0, 1.0), 60)
 
 
 DRAWINGS: dict[str, Callable[[], Figure]] = {
@@ -357,5 +400,12 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
     "shortcuts": shortcuts,
     "temporal-conv": temporal,
     "wl-test": refinement,
-    **{name: partial(optimiser, name) for name in optim.NAMES if name != "adamw"},
+    "clipping": clipping,
+    "race": raced,
+    "rates": measured_rates,
+    **{
+        name: partial(optimiser, name)
+        for name in (*optim.NAMES, *optim.RULES)
+        if name not in ("adamw", "sam", "lbfgs")
+    },
 }
