@@ -223,11 +223,11 @@ def test_callbacks_see_the_spreads_found_so_far():
 
 
 def test_products_in_blocks(monkeypatch):
-    from corollary.kernels import wide
+    from corollary.kernels import base
 
     X, y = rows(40), rows(40, 1, seed=1)[:, 0]
     exact = NTKRegressor().fit(X, y).predict(X)
-    monkeypatch.setattr(wide, "MEMORY", 2000)
+    monkeypatch.setattr(base, "MEMORY", 2000)
     model = NTKRegressor(solver="cg", n_components=5, tol=1e-10, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.predict(X), exact, atol=1e-6)
 

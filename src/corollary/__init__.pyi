@@ -92,10 +92,10 @@ from corollary.graphs.whole import GraphClassifier as GraphClassifier
 from corollary.graphs.wl import weisfeiler_lehman as weisfeiler_lehman
 from corollary.io import load as load
 from corollary.io import save as save
-from corollary.kernels.wide import NNGP as NNGP
-from corollary.kernels.wide import NNGPClassifier as NNGPClassifier
-from corollary.kernels.wide import NTKClassifier as NTKClassifier
-from corollary.kernels.wide import NTKRegressor as NTKRegressor
+from corollary.kernels.classification import NNGPClassifier as NNGPClassifier
+from corollary.kernels.classification import NTKClassifier as NTKClassifier
+from corollary.kernels.regression import NNGP as NNGP
+from corollary.kernels.regression import NTKRegressor as NTKRegressor
 from corollary.language.bert import BERT as BERT
 from corollary.language.bert_answerer import BERTAnswerer as BERTAnswerer
 from corollary.language.bert_classifier import BERTClassifier as BERTClassifier

@@ -211,10 +211,10 @@ bayesian-net     | BayesianClassifier | bayes.network       | table | classifier
 bayesian-net-regressor | BayesianRegressor | bayes.network  | table | regressor | | Posterior of a network's weights, for numbers
 sghmc            | SGHMC           | bayes.langevin         | log-density | | sampler | Stochastic gradient Hamiltonian Monte Carlo
 # kernels
-nngp             | NNGP            | kernels.wide | table image | regressor | | Gaussian process of an infinitely wide network (NNGP)
-nngp-classifier  | NNGPClassifier  | kernels.wide | table image | classifier | | Gaussian process of an infinitely wide network, for classes
-ntk              | NTKRegressor    | kernels.wide | table image | regressor | | Neural tangent kernel regression: an infinitely wide trained network
-ntk-classifier   | NTKClassifier   | kernels.wide | table image | classifier | | Neural tangent kernel, for classes
+nngp             | NNGP            | kernels.regression | table image | regressor | | Gaussian process of an infinitely wide network (NNGP)
+nngp-classifier  | NNGPClassifier  | kernels.classification | table image | classifier | | Gaussian process of an infinitely wide network, for classes
+ntk              | NTKRegressor    | kernels.regression | table image | regressor | | Neural tangent kernel regression: an infinitely wide trained network
+ntk-classifier   | NTKClassifier   | kernels.classification | table image | classifier | | Neural tangent kernel, for classes
 empirical-ntk    | empirical_ntk     | theory.ntk | table | | function | Neural tangent kernel of any module, its drift and its linearised network
 # theory
 counting         | cover                  | theory.counting | table | | function | Dichotomies, linear regions and VC dimension, counted

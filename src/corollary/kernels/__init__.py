@@ -1,5 +1,6 @@
 """Networks of infinite width as kernel machines."""
 
-from corollary.kernels.wide import NNGP, NNGPClassifier, NTKClassifier, NTKRegressor
+from corollary.kernels.classification import NNGPClassifier, NTKClassifier
+from corollary.kernels.regression import NNGP, NTKRegressor
 
 __all__ = ["NNGP", "NNGPClassifier", "NTKClassifier", "NTKRegressor"]
