@@ -111,6 +111,13 @@ def test_predict_reads_columns_as_the_fit_did_and_says_so(tmp_path, run):
     assert code == 2 and "no column of the fit named 'shopp'. Closest: 'shop'" in err
 
 
+def test_a_classifier_refuses_measurements(tmp_path, run):
+    sales().to_csv(tmp_path / "sales.csv", index=False)
+    code, _, err = run("fit", "logistic", "--data", "sales.csv", "--target", "size")
+    assert code == 2 and "a classifier needs a target of classes; got 80 different numbers in 80 rows" in err
+    assert "corollary list --role regressor" in err
+
+
 # --- score and partial_fit -------------------------------------------------------------------------------
 
 
@@ -162,3 +169,89 @@ def test_partial_fit_of_what_has_no_target(model):
     columns = model.columns_
     model.partial_fit(frame[40:])
     assert model.columns_ is columns and {c["kind"] for c in columns} == {"number", "category"}
+
+
+# --- folders larger than memory --------------------------------------------------------------------------
+
+
+def test_a_folder_larger_than_memory_is_decoded_as_batches_need_it(tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        folder = tmp_path / "pets" / ("dark" if i % 2 else "light")
+        folder.mkdir(parents=True, exist_ok=True)
+        side = (12, 10) if i == 3 else (10, 10)
+        values = rng.integers(0, 100, (*side, 3)) + (0 if i % 2 else 150)
+        Image.fromarray(values.astype(np.uint8)).save(folder / f"{i:02d}.png")
+    (tmp_path / "pets" / "dark" / "broken.png").write_bytes(b"no image")
+    with pytest.warns(CorollaryWarning, match="left out 1 of 25|scaled and cropped"):
+        whole = data.load(tmp_path / "pets")
+    said = r"the 24 images of pets would take 0.0 GB; they are decoded as batches need them"
+    with pytest.warns(CorollaryWarning, match=said), pytest.warns(CorollaryWarning, match="left out 1 of 25"):
+        lazy = data.load(tmp_path / "pets", limits=data.Limits(memory=1000))
+    assert lazy.extra["files"] == whole.extra["files"] and lazy.extra["skipped"] == whole.extra["skipped"]
+    np.testing.assert_array_equal(lazy.X[:], whole.X)
+    np.testing.assert_array_equal(lazy.y, whole.y)
+    kept, held = data.split(lazy, 0.25, 0)
+    np.testing.assert_array_equal(held.X[:], data.split(whole, 0.25, 0)[1].X)
+    with pytest.raises(TypeError, match="takes data that fit into memory"):
+        corollary.LogisticRegression().fit(kept)
+    net = corollary.create("resnet", random_state=0, training=corollary.Training(epochs=2))
+    assert net.fit(kept).predict(held).shape == held.y.shape
+
+
+# --- what comes out is finite, and sizes are those of the file -------------------------------------------
+
+
+def test_samples_and_recommendations_are_finite():
+    rng = np.random.default_rng(0)
+    ppca = corollary.ProbabilisticPCA(1).fit(rng.normal(size=(30, 3)))
+    ppca.mean_ = ppca.mean_ * np.nan
+    mixture = corollary.GaussianMixture(1).fit(rng.normal(size=(30, 3)))
+    mixture.means_ = mixture.means_ * np.nan
+    for model in (ppca, mixture):
+        with pytest.raises(ValueError, match="what the model returns must be finite; got"):
+            model.sample(4)
+    als = corollary.ALS(2, random_state=0).fit(np.kron(np.eye(4), np.ones((3, 2))) * 3)
+    _, scores = als.recommend([0], n=8)
+    assert np.isneginf(scores).any()  # nothing is left to recommend: that is no accident
+    als.item_factors_ = als.item_factors_ * np.nan
+    with pytest.raises(ValueError, match="what the model returns must be finite"):
+        als.recommend([0], n=2)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_small_file_of_vectors_asks_for_no_memory(tmp_path, binary):
+    (tmp_path / "v.txt").write_bytes(b"2000000000 1000000\nword 1 2\n")
+    with pytest.raises(ValueError, match="as many numbers as its first line says; got 2000000000 words"):
+        corollary.read_word2vec(tmp_path / "v.txt", binary=binary)
+    import bz2
+
+    (tmp_path / "v.bz2").write_bytes(bz2.compress(b"0" * (2**29 + 2**20)))
+    with pytest.raises(ValueError, match=r"the data of v.bz2 must fit into 536870912 bytes"):
+        corollary.read_word2vec(tmp_path / "v.bz2", binary=binary)
+
+
+@pytest.mark.parametrize("bomb", [{"n_embd": 2**24}, {"n_layer": 300_000}, {"n_positions": 2**36}])
+def test_a_configuration_asks_for_no_more_than_its_weights(tmp_path, bomb):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    small = GPT2Config(vocab_size=32, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    GPT2LMHeadModel(small).save_pretrained(tmp_path)
+    corollary.GPT.from_transformers(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **bomb}))
+    with pytest.raises(ValueError, match="the weights must be those of the configuration"):
+        corollary.GPT.from_transformers(tmp_path)
+
+
+def test_reports_show_the_coefficients_of_linear_models():
+    from corollary.reporting.predictions import coefficients
+
+    found = data.load("iris")
+    model = corollary.SoftmaxRegression().fit(found.X, found.y)
+    ((heading, table, _),) = coefficients(model, found)
+    assert heading == "Coefficients" and table.headings == ("column", *map(str, model.classes_))
+    assert table.rows[0][0] == found.feature_names[int(np.abs(model.coef_).max(0).argmax())]
+    assert not list(coefficients(corollary.MLPClassifier(), found))
