@@ -318,7 +318,7 @@ class ClipNorm(Regulariser):
     def attach(self, learner: Any) -> None:
         """Check that the norm is positive."""
         super().attach(learner)
-        self._check(np.finfo(np.float32).tiny)
+        self._check(float(np.finfo(np.float32).tiny))
 
     def on_gradient(self, vectors: Sequence[Tensor]) -> None:
         """Clip in place."""

@@ -170,7 +170,8 @@ class Newton(Rule):
     def update(self, learner: Any, batch: Batch) -> None:
         """Solve for the direction and move along it."""
         (player,) = learner.players
-        noise, found = learner.stream.now(), {}
+        noise = learner.stream.now()
+        found: dict[str, Tensor] = {}
 
         def closure() -> Tensor:
             learner.stream.go(noise)

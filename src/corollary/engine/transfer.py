@@ -51,7 +51,9 @@ def _split(module: nn.Module, prefix: str, deep: bool = False) -> Iterator[list[
 def freeze(module: nn.Module, which: int | str | Sequence[str], owner: str) -> None:
     """Take layers out of training: the first so many (-1: all but the head), or by parts or patterns of names."""
     layers, known = layers_of(module), [name for name, _ in module.named_parameters()]
-    if isinstance(which, int) and not isinstance(which, bool):
+    if isinstance(which, bool):
+        raise errors.kind(owner, "freeze must be a number of layers or names", repr(which))
+    if isinstance(which, int):
         if not -len(layers) < which < len(layers):
             must = f"freeze must leave some of the {len(layers)} layers to train"
             raise errors.value(owner, must, which, "Use freeze=-1 for all but the head.")

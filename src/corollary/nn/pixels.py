@@ -19,6 +19,7 @@ each row: with the last rows of every layer kept, an image costs about as much a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -128,7 +129,7 @@ class PixelNetwork(nn.Module):
         super().__init__()
         self.channels, self.n_out = channels, n_out
         width = width * channels
-        self.layers = nn.ModuleList(
+        self.layers: Any = nn.ModuleList(
             GatedLayer(
                 (channels, channels) if i == 0 else (width, width),
                 width,
@@ -139,7 +140,7 @@ class PixelNetwork(nn.Module):
             )
             for i in range(n_layers)
         )
-        self.head = nn.ModuleList(
+        self.head: Any = nn.ModuleList(
             [Masked(width, width, 0, channels), Masked(width, channels * n_out, 0, channels)]
         )
 
@@ -163,7 +164,7 @@ class PixelNetwork(nn.Module):
         x = torch.zeros_like(x)
         n, _, height, _ = x.shape
         labelled = [layer.labelled(label) for layer in self.layers]
-        sizes = [self.channels, *(layer.out.convolution.out_channels for layer in self.layers[:-1])]  # type: ignore[union-attr]
+        sizes = [self.channels, *(layer.out.convolution.out_channels for layer in self.layers[:-1])]
         kept = [x.new_zeros(n, c, layer.reach + 1, x.shape[3]) for c, layer in zip(sizes, self.layers)]
         links = [
             layer.link(x.new_zeros(n, layer.link.in_channels, 1, x.shape[3]))[:, :, 0]
@@ -178,18 +179,18 @@ class PixelNetwork(nn.Module):
     def _draw_row(self, x: Tensor, i: int, choose, links, labelled) -> None:  # type: ignore[no-untyped-def]
         """Fill row i of x; the horizontal features of the row so far are kept for every layer."""
         n, channels, _, width = x.shape
-        sizes = [channels, *(layer.out.convolution.out_channels for layer in self.layers)]  # type: ignore[union-attr]
+        sizes = [channels, *(layer.out.convolution.out_channels for layer in self.layers)]
         reaches = [*(layer.reach for layer in self.layers), 0]
         row = [x.new_zeros(n, size, width + reach) for size, reach in zip(sizes, reaches)]
         for j in range(width):
             for k in range(channels):
                 for depth, layer in enumerate(self.layers):
                     window = row[depth][:, :, j : j + reaches[depth] + 1]
-                    found = layer.column(window, links[depth][:, :, j], labelled[depth][1])  # type: ignore[operator]
+                    found = layer.column(window, links[depth][:, :, j], labelled[depth][1])
                     row[depth + 1][:, :, j + reaches[depth + 1]] = found
                 h = row[-1][:, :, j]
                 for part in self.head:
-                    h = part.column(F.relu(h)[:, :, None])  # type: ignore[operator]
+                    h = part.column(F.relu(h)[:, :, None])
                 out = h.unflatten(1, (channels, self.n_out))[:, k]
                 x[:, k, i, j] = choose(out, i, j, k)
                 row[0][:, k, j + reaches[0]] = x[:, k, i, j]
@@ -200,7 +201,7 @@ class PixelNetwork(nn.Module):
         for depth, layer in enumerate(self.layers):
             kept[depth] = torch.cat([kept[depth][:, :, 1:], v], 2)
             for_v = labelled[depth][0]
-            above = layer.rows(kept[depth]) + (for_v if isinstance(for_v, float) else for_v[:, :, None, None])  # type: ignore[operator]
-            links.append(layer.link(above)[:, :, 0])  # type: ignore[operator]
+            above = layer.rows(kept[depth]) + (for_v if isinstance(for_v, float) else for_v[:, :, None, None])
+            links.append(layer.link(above)[:, :, 0])
             v = _gate(above)
         return links
