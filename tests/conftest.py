@@ -1,8 +1,11 @@
-"""Shared fixtures: small data of every kind."""
+"""What all tests share: threads, property tests that repeat, and the command line in this process."""
 
 from __future__ import annotations
 
 import os
+import sys
+
+import pytest
 
 # Tests run side by side, one thread each; what must hold with several threads asks for them itself.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,3 +20,20 @@ from hypothesis import settings  # noqa: E402
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Return what runs a command in a directory of its own, in this process: its exit code, output and errors."""
+    from corollary.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["corollary", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    return run

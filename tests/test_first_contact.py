@@ -1,7 +1,6 @@
 """A stranger's files at the command line and in Python: what is told, what is missing, and what is said about it."""
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 
 import corollary
 from corollary import compare, data
-from corollary.cli import main
 from corollary.errors import CorollaryWarning
 
 
@@ -21,21 +19,6 @@ def sales(n=80, seed=0):
     frame["sold"] = np.where(frame["size"] + (frame["kind"] == "a") > 0.5, "yes", "no")
     frame.loc[[3, 11], "sold"] = ["?", ""]
     return frame
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Return what runs a command in a directory of its own, in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["corollary", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
 
 
 # --- rows without a target -------------------------------------------------------------------------------

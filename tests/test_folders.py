@@ -1,7 +1,5 @@
 """Folders as people have them: mixed sizes, rates, channels, depths and encodings, and files that are broken."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +8,6 @@ from scipy.io import wavfile
 
 import corollary
 from corollary import data
-from corollary.cli import main
 from corollary.errors import CorollaryWarning
 
 RNG = np.random.default_rng(0)
@@ -202,21 +199,6 @@ def test_names_with_blanks_are_nodes(tmp_path, separator):
 
 
 # --- the command line ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Return what runs a command in a directory of its own, in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["corollary", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
 
 
 @pytest.mark.filterwarnings("default::corollary.errors.CorollaryWarning")

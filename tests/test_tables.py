@@ -12,7 +12,6 @@ from results._messy_tables import TABLES
 
 import corollary
 from corollary import data
-from corollary.cli import main
 from corollary.data.columns import learn_columns
 from corollary.data.convert import as_input
 from corollary.data.delimited import dialect_of
@@ -380,21 +379,6 @@ def test_wrong_workbooks_records_and_databases(tmp_path):
 
 
 # --- the command line ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Return what runs a command in a directory of its own, in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["corollary", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
 
 
 def test_data_explains_a_table_and_fit_and_predict_read_alike(tmp_path, run):
