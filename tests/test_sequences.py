@@ -429,6 +429,7 @@ def test_temporal_convolutions_see_the_whole_series_by_default():
     model = SequenceClassifier("tcn", width=16, random_state=0).fit([*X], y)
     assert model.n_layers_ == 4 and model.module_.encoder.cell.receptive_field >= 60
     assert model.score([*X], y) > 0.95
+    assert model.fine_tune([*X[:, :20]], y, training=Training(1)).n_layers_ == 4  # the weights decide
     blind = SequenceClassifier("tcn", width=16, n_layers=1, training=Training(2), random_state=0).fit([*X], y)
     assert blind.n_layers_ == 1 and SequenceForecaster(training=Training(1)).fit([*X]).n_layers_ == 2
 

@@ -52,31 +52,12 @@ class Tunable:
     """
 
     # What a model that starts from weights of another model keeps of it: weights, and how it reads its inputs.
-    _start: ClassVar[tuple[str, ...]] = (
-        *(
-            "pretrained_",
-            "tuning_",
-            "n_features_in_",
-            "feature_names_in_",
-            "columns_",
-            "reading_",
-            "dtype_",
-            "kind_",
-        ),
-        *(
-            "alphabet_",
-            "n_codes_",
-            "feature_mean_",
-            "feature_scale_",
-            "vocabulary_",
-            "weighted_",
-            "normalized_",
-        ),
-        "mean_nodes_",
+    _start: ClassVar[tuple[str, ...]] = tuple(
+        "pretrained_ tuning_ n_features_in_ feature_names_in_ columns_ reading_ dtype_ kind_ alphabet_ n_codes_ n_layers_ "
+        "feature_mean_ feature_scale_ vocabulary_ weighted_ normalized_ mean_nodes_".split()
     )
-    _places_weights: ClassVar[bool] = (
-        False  # whether `_module` itself puts the weights in that it starts from
-    )
+    # Whether `_module` itself puts the weights in that it starts from.
+    _places_weights: ClassVar[bool] = False
     _fitted: ClassVar[Mapping[str, Any]] = {"tuning_": Maybe(Plain())}
 
     def pretrain(
