@@ -49,6 +49,7 @@ __all__ = [
     "WeightDecay",
     "WeightNoise",
     "regularisers",
+    "smoothed",
 ]
 
 
@@ -126,6 +127,15 @@ class TargetNoise(Regulariser):
         return batch._replace(target=torch.where(turned, other, y))
 
 
+def smoothed(target: Tensor, share: float, n_classes: int) -> Tensor:
+    """Return soft targets of which a share is spread evenly over all classes, eq. 1 of :class:`LabelSmoothing`.
+
+    >>> smoothed(torch.tensor([0.0, 1.0]), 0.5, 2)
+    tensor([0.2500, 0.7500])
+    """
+    return (1 - share) * target + share / n_classes
+
+
 class LabelSmoothing(Regulariser):
     r"""Spread a share of every class target over all classes: ``Training(label_smoothing=0.1)``.
 
@@ -170,7 +180,7 @@ class LabelSmoothing(Regulariser):
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the batch with soft targets."""
         soft = _softened(self, batch.target)
-        return batch._replace(target=(1 - self.share) * soft + self.share / _classes(self))
+        return batch._replace(target=smoothed(soft, self.share, _classes(self)))
 
 
 class Mixup(Regulariser):

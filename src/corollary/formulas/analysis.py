@@ -6,6 +6,7 @@ An inequality is tried on many random instances and must be reached where the th
 from math import factorial
 
 import numpy as np
+import torch
 from scipy import optimize, special, stats
 
 from corollary.formulas._analysis_tools import (
@@ -408,6 +409,16 @@ def lagrangian(rng, claim):
     return equal(claim(2 * A @ x, 2 * x, price), 0, tol=1e-6)  # the angle is known to about 1e-8
 
 
+def moved_along(f, x):
+    """The slope by which the library's subgradient method moves from x."""
+    from corollary.optim import Subgradient
+
+    at = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    f(at).backward()
+    Subgradient([at], lr=1.0, schedule="constant").step()
+    return x - at.item()
+
+
 @formula(
     "subdifferential",
     latex=r"\partial f(x) = \{g : f(y) \ge f(x) + g^\top (y - x) \ \ \forall y\}",
@@ -415,6 +426,7 @@ def lagrangian(rng, claim):
     right=lambda f, x, g, y: np.all(f(y) >= f(x) + g * (y - x) - EXACT),
     wrong=lambda f, x, g, y: np.all(f(y) >= f(x) + g * y - EXACT),
     systems=("subgradient",),
+    functions=("corollary.optim.Subgradient",),
 )
 def subdifferential(rng, claim):
     """A subgradient is the slope of a line that touches the function and stays below it."""
@@ -431,6 +443,14 @@ def subdifferential(rng, claim):
         for x, (low, high) in zip(points, intervals):
             said += [claim(f, x, g, y) for g in slopes]
             truth += list((low <= slopes) & (slopes <= high))
+    for kinked, f in (
+        (torch.abs, np.abs),
+        (torch.relu, lambda x: np.maximum(x, 0)),
+        (torch.square, np.square),
+    ):
+        for x in points:  # what the library's optimiser moves along, also at a kink
+            said.append(claim(f, x, moved_along(kinked, x), y))
+            truth.append(True)
     return equal(said, truth, tol=0.1)
 
 

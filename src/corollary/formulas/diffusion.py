@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from corollary.formulas._library_tools import tensor
 from corollary.formulas.record import Erratum, all_of, at_most, equal, exponent, formula
 from corollary.formulas.tools import gauss_hermite, gaussian_kl, gradient, quadrature
 
@@ -131,12 +132,24 @@ def limit(rng, claim):
     )
 
 
+def two_levels(beta, kept_before):
+    """The library's levels of noise of a step with this variance and of the step before it."""
+    from corollary.generative.ddpm import Levels
+
+    return Levels(tensor([1 - kept_before, beta]), tensor([kept_before, (1 - beta) * kept_before]))
+
+
 def posterior_moments(xt, x0, beta, kept_before):
-    """Mean and variance of x_{t-1} given x_t and x_0, by the noise that x_t implies."""
-    kept = (1 - beta) * kept_before
-    noise = (xt - np.sqrt(kept) * x0) / np.sqrt(1 - kept)
-    mean = (xt - beta / np.sqrt(1 - kept) * noise) / np.sqrt(1 - beta)
-    return mean, (1 - kept_before) / (1 - kept) * beta
+    """Mean and variance of x_{t-1} given x_t and x_0, by the library."""
+    mean, variance = two_levels(beta, kept_before).posterior(tensor(x0), tensor(xt), 1)
+    return mean.numpy(), variance
+
+
+def denoised_mean(xt, eps, beta, kept):
+    """Mean of the step back with predicted noise, by the library: through the data that the noise implies."""
+    levels = two_levels(beta, kept / (1 - beta))
+    x0, _ = levels.both(tensor(eps), tensor(xt), 1, "epsilon")
+    return levels.posterior(x0, tensor(xt), 1)[0].numpy()
 
 
 @formula(
@@ -160,6 +173,7 @@ def posterior_moments(xt, x0, beta, kept_before):
         ),
     ),
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.Levels",),
 )
 def posterior(rng, claim):
     """Given both ends, the step back is Gaussian, exactly: a product of two Gaussian densities."""
@@ -186,9 +200,10 @@ def posterior(rng, claim):
     r"\mu_\theta = \frac{1}{\sqrt{\alpha_t}}\Big(x_t - \frac{1 - \alpha_t}{\sqrt{1 - \bar\alpha_t}}"
     r"\epsilon_\theta(x_t, t)\Big)",
     where="001 §19.5; 003 Diffusion models; 004 §5.4",
-    right=lambda xt, eps, beta, kept: (xt - beta / np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
+    right=denoised_mean,
     wrong=lambda xt, eps, beta, kept: (xt - np.sqrt(1 - kept) * eps) / np.sqrt(1 - beta),
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.Levels",),
 )
 def reverse_model(rng, claim):
     """The learned step back subtracts the predicted noise; the best prediction makes it the conditional mean.
@@ -216,6 +231,7 @@ def reverse_model(rng, claim):
     right=lambda prior, transitions, reconstruction: prior + np.sum(transitions) + reconstruction,
     wrong=lambda prior, transitions, reconstruction: np.sum(transitions) + reconstruction,
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.Levels",),
 )
 def variational_bound(rng, claim):
     """The bound for a chain splits into a divergence at the end, one per step, and a reconstruction."""
@@ -265,6 +281,7 @@ def loss_term(beta, before, gap, alpha=True):
     right=loss_term,
     wrong=lambda beta, before, gap: loss_term(beta, before, gap, alpha=False),
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.Levels",),
 )
 def diffusion_loss_term(rng, claim):
     """Each divergence of the bound is a weighted squared error of the predicted noise."""
@@ -279,14 +296,22 @@ def diffusion_loss_term(rng, claim):
     return equal(claim(beta, before, np.sum((eps - guess) ** 2)), divergence, tol=1e-10)
 
 
+def with_noise(x0, eps, kept):
+    """Data with noise, of which a share of the variance is kept, by the library."""
+    from corollary.generative.ddpm import noisy
+
+    return noisy(tensor(x0), tensor(eps), tensor(kept)).numpy()
+
+
 @formula(
     "diff-simple-loss",
     latex=r"\mathbb{E}_{t, x_0, \epsilon}\big\lVert\epsilon - \epsilon_\theta\big(\sqrt{\bar\alpha_t}\,x_0 + "
     r"\sqrt{1 - \bar\alpha_t}\,\epsilon,\, t\big)\big\rVert^2",
     where="001 §19.5; 003 Diffusion models; 004 §5.4",
-    right=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + np.sqrt(1 - kept) * eps)) ** 2,
+    right=lambda model, kept, x0, eps: (eps - model(with_noise(x0, eps, kept))) ** 2,
     wrong=lambda model, kept, x0, eps: (eps - model(np.sqrt(kept) * x0 + (1 - kept) * eps)) ** 2,
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.noisy",),
 )
 def simple_loss(rng, claim):
     """Regress the noise on the noisy state: its conditional mean is best, and linear for Gaussian data."""
@@ -470,22 +495,24 @@ def fisher_divergence(rng, claim):
         ),
     ),
     systems=("score",),
+    functions=("corollary.generative.score.divergence",),
 )
 def sliced(rng, claim):
     """Random directions with identity covariance estimate the objective without bias.
 
     The claim lists equally likely directions; unit vectors would give only 1/d of the objective.
     """
+    from corollary.generative.score import divergence
+
     d = 4
     M, N = rng.normal(size=(2, d, d))
     V = claim(d)
-    full, slices = [], []
-    for x in rng.normal(size=(10, d)) - 1.0:
-        s = M @ np.tanh(N @ x)
-        slope = M @ ((1 - np.tanh(N @ x) ** 2)[:, None] * N)
-        full.append(s @ s + 2 * np.trace(slope))
-        slices.append(np.mean((V @ s) ** 2 + 2 * np.einsum("ki,ij,kj->k", V, slope, V)))
-    return equal(slices, full, tol=1e-9)
+    x = tensor(rng.normal(size=(10, d)) - 1.0).requires_grad_(True)
+    s = torch.tanh(x @ tensor(N).T) @ tensor(M).T
+    slices = ((s @ tensor(V).T) ** 2).mean(1) + 2 * divergence(s, x, tensor(V))
+    bend = 1 - np.tanh(x.detach().numpy() @ N.T) ** 2
+    traces = np.einsum("ij,nj,ji->n", M, bend, N)
+    return equal(slices, (s**2).sum(1).detach().numpy() + 2 * traces, tol=1e-9)
 
 
 def annealed_objective(smoothed, levels, weights, model, noisy=True):
@@ -536,13 +563,21 @@ def annealed(rng, claim):
     return equal(objective[0] - objective[1], denoising(models[0]) - denoising(models[1]), tol=1e-6)
 
 
+def langevin(x, score, eta, z):
+    """One step of the library's unadjusted Langevin sampler."""
+    from corollary.bayes.langevin import langevin_step
+
+    return langevin_step(tensor(x), tensor(score(x)), eta, tensor(z)).numpy()
+
+
 @formula(
     "langevin-ula",
     latex=r"x_{t+1} \sim \mathcal N\big(x_t + \eta\nabla\log p(x_t),\, 2\eta I\big)",
     where="003 Score-based models",
-    right=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(2 * eta) * z,
+    right=langevin,
     wrong=lambda x, score, eta, z: x + eta * score(x) + np.sqrt(eta) * z,
     systems=("langevin", "score"),
+    functions=("corollary.bayes.langevin.langevin_step",),
 )
 def ula(rng, claim):
     """Gradient steps with noise of twice their size sample the density as the step goes to zero.

@@ -28,20 +28,31 @@ from corollary.formulas.tools import orthogonal, quadrature, simplex, spd
         ),
     ),
     systems=("metrics", "gpt"),
+    functions=("corollary.metrics.perplexity",),
 )
 def perplexity(rng, claim):
     """The inverse geometric mean of the predicted probabilities, in any base used twice.
 
     A uniform guess among V symbols has perplexity V.
     """
+    from corollary.metrics import perplexity
+
     q, V = rng.uniform(0.01, 1.0, size=40), int(rng.integers(10, 100))
     outcomes = []
     for base in (2.0, np.e, 10.0):
         outcomes += [
             equal(claim(q, base), 1 / gmean(q), tol=1e-10),
+            equal(claim(q, base), perplexity(np.log(q)), tol=1e-10),
             equal(claim(np.full(20, 1 / V), base), V, tol=1e-10),
         ]
     return all_of(*outcomes)
+
+
+def library_inception(P):
+    """The library's inception score of class probabilities, samples by classes."""
+    from corollary.metrics import inception_score
+
+    return inception_score(P)
 
 
 @formula(
@@ -49,9 +60,10 @@ def perplexity(rng, claim):
     latex=r"IS = \exp\big(\mathbb{E}_x KL(p(y \mid x) \Vert p(y))\big) \in [1, K], "
     r"\qquad p(y) = \mathbb{E}_x p(y \mid x)",
     where="003 Evaluation metrics",
-    right=lambda P: np.exp(rel_entr(P, P.mean(0)).sum(1).mean()),
+    right=library_inception,
     wrong=lambda P: np.exp(rel_entr(P, 1 / P.shape[1]).sum(1).mean()),
     systems=("metrics",),
+    functions=("corollary.metrics.inception_score",),
 )
 def inception_score(rng, claim):
     """The exponential of the information between samples and predicted classes: one at worst, K at best."""
@@ -71,9 +83,10 @@ def inception_score(rng, claim):
 
 
 def frechet(mean, cov, other_mean, other_cov):
-    """Squared 2-Wasserstein distance of two Gaussians."""
-    root = np.real(sqrtm(cov @ other_cov))
-    return np.sum((mean - other_mean) ** 2) + np.trace(cov + other_cov - 2 * root)
+    """Squared 2-Wasserstein distance of two Gaussians, by the library."""
+    from corollary.metrics.frechet import gaussian_distance
+
+    return gaussian_distance(mean, cov, other_mean, other_cov)
 
 
 @formula(
@@ -97,6 +110,7 @@ def frechet(mean, cov, other_mean, other_cov):
         ),
     ),
     systems=("metrics",),
+    functions=("corollary.metrics.frechet.gaussian_distance",),
 )
 def fid(rng, claim):
     """The squared transport distance between Gaussians fitted to features.

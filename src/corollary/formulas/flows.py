@@ -8,6 +8,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
+from corollary.formulas._library_tools import tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 from corollary.formulas.tools import gauss_hermite, gaussian_kl, jacobian, quadrature, spd
 
@@ -143,19 +144,38 @@ def planar(rng, claim):
     return all_of(*outcomes)
 
 
-def coupling(inverse):
-    """The affine coupling of the second half of x given the first: forward, log-determinant, inverse."""
+def coupling_shifted_last(scale, shift, d):
+    """The affine coupling of the second half of x given the first, with an inverse that scales before it shifts."""
 
-    def claim(scale, shift, d):
-        def forward(x):
-            return np.concatenate([x[:d], x[d:] * np.exp(scale(x[:d])) + shift(x[:d])])
+    def forward(x):
+        return np.concatenate([x[:d], x[d:] * np.exp(scale(x[:d])) + shift(x[:d])])
 
-        def backward(y):
-            return np.concatenate([y[:d], inverse(y[d:], scale(y[:d]), shift(y[:d]))])
+    def backward(y):
+        return np.concatenate([y[:d], y[d:] * np.exp(-scale(y[:d])) - shift(y[:d])])
 
-        return forward, lambda x: np.sum(scale(x[:d])), backward
+    return forward, lambda x: np.sum(scale(x[:d])), backward
 
-    return claim
+
+def library_coupling(scale, shift, d):
+    """The library's affine coupling, its log-scales not bounded: forward, log-determinant, inverse."""
+    from corollary.nn.flows import AffineCoupling
+
+    def layer(x):
+        def net(kept):
+            h, zeros = kept[0, :d].numpy(), np.zeros(d)
+            return tensor(np.concatenate([zeros, shift(h), zeros, scale(h)])[None])
+
+        return AffineCoupling(tensor(np.arange(len(x)) < d), net, slope=np.inf), tensor(x)[None]
+
+    def forward(x):
+        coupled, rows = layer(x)
+        return coupled(rows)
+
+    def backward(y):
+        coupled, rows = layer(y)
+        return coupled.inverse(rows)[0].numpy()
+
+    return lambda x: forward(x)[0][0].numpy(), lambda x: float(forward(x)[1]), backward
 
 
 @formula(
@@ -163,9 +183,10 @@ def coupling(inverse):
     latex=r"y_{1:d} = x_{1:d}, \quad y_{d+1:D} = x_{d+1:D} \odot e^{s(x_{1:d})} + t(x_{1:d}), \quad "
     r"\det J = \exp\sum_j s_j, \quad x_{d+1:D} = (y_{d+1:D} - t) \odot e^{-s}",
     where="001 §19.3",
-    right=coupling(lambda y, s, t: (y - t) * np.exp(-s)),
-    wrong=coupling(lambda y, s, t: y * np.exp(-s) - t),
+    right=library_coupling,
+    wrong=coupling_shifted_last,
     systems=("flows",),
+    functions=("corollary.nn.flows.AffineCoupling",),
 )
 def affine_coupling(rng, claim):
     """Scaling and shifting one half by functions of the other is inverted without inverting them."""

@@ -1,6 +1,7 @@
 """Information theory: entropies and divergences, in natural units (nats)."""
 
 import numpy as np
+import torch
 from scipy import optimize, special
 from scipy.spatial import distance
 
@@ -239,15 +240,24 @@ def jsd(rng, claim):
         ),
     ),
     systems=("learning-from-loss", "distillation", "label-smoothing"),
+    functions=("corollary.engine.regularisers.smoothed",),
 )
 def soft_target_ce(rng, claim):
     """With soft targets the cross-entropy cannot fall below the entropy of the targets, and reaches it."""
+    from corollary.engine.regularisers import smoothed
+
     y, v = simplex(rng, 5), simplex(rng, 100, 5)
     fit = optimize.minimize(
         lambda z: special.logsumexp(z) - y @ z, np.zeros(5), jac=lambda z: special.softmax(z) - y
     )
     bound = claim(np.broadcast_to(y, v.shape), v)
+    share = float(rng.uniform(0.1, 0.4))
+    label = smoothed(torch.eye(5, dtype=torch.float64)[2], share, 5).numpy()
+    rest, top = share / 5, 1 - 4 * share / 5
     return all_of(
+        # the least loss of a smoothed label is not zero
+        equal(claim(label, label), -top * np.log(top) - 4 * rest * np.log(rest), tol=1e-12),
+        at_least(-(label * np.log(v)).sum(-1), claim(label, label)),
         at_least(-(y * np.log(v)).sum(-1), bound),
         equal(bound, fit.fun, tol=1e-6),
         equal(special.softmax(fit.x), y, tol=1e-3),

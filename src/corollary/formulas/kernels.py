@@ -7,6 +7,7 @@ import torch
 from scipy.linalg import expm, solve_continuous_lyapunov, solve_discrete_lyapunov
 from scipy.stats import kurtosis, multivariate_normal
 
+from corollary.formulas._library_tools import tensor
 from corollary.formulas.record import Erratum, all_of, at_least, equal, exponent, formula
 from corollary.formulas.tools import gauss_hermite, gradient, quadrature, spd
 from corollary.theory.infinite import dual, infinite_kernels
@@ -362,14 +363,22 @@ def bayes_predictive(rng, claim):
     return equal(np.log(predictive), log_ratio, tol=1e-6)
 
 
+def acceptance(f, f_new, forth, back):
+    """The library's probability of accepting a move, from energies and the chances of the move and its reverse."""
+    from corollary.bayes.metropolis import log_acceptance
+
+    return log_acceptance(tensor(-f), tensor(-f_new), tensor(np.log(back / forth))).exp().numpy()
+
+
 @formula(
     "mcmc-metropolis-hastings",
     latex=r"p = \tfrac1Z e^{-f}: \quad a(\theta \to \theta') = "
     r"\min\Big\{1, \frac{r(\theta \mid \theta')}{r(\theta' \mid \theta)}\,e^{f(\theta) - f(\theta')}\Big\}",
     where="003 Bayesian DNNs",
-    right=lambda f, f_new, forth, back: np.minimum(1, back / forth * np.exp(f - f_new)),
+    right=acceptance,
     wrong=lambda f, f_new, forth, back: np.minimum(1, forth / back * np.exp(f - f_new)),
     systems=("metropolis",),
+    functions=("corollary.bayes.metropolis.log_acceptance",),
 )
 def metropolis_hastings(rng, claim):
     """Accepting proposals with this probability makes the target stationary, for any proposal law.
@@ -385,6 +394,19 @@ def metropolis_hastings(rng, claim):
     stationary = np.real(vectors[:, np.argmax(values.real)])
     target = np.exp(-energy)
     return equal(stationary / stationary.sum(), target / target.sum(), tol=1e-9)
+
+
+def hamiltonian_path(theta, y, mass, step, n):
+    """Position, momentum and energy after n steps of the library's leapfrog with t^4 / 4 - sin t as potential."""
+    from corollary.bayes.adaptation import Spread
+    from corollary.bayes.density import Target
+    from corollary.bayes.hmc import energy, leapfrog
+
+    target = Target(lambda t: (torch.sin(t) - t**4 / 4).sum(1), "HMC")
+    spread, start = Spread("diagonal", tensor([[theta]])), tensor([[theta]])
+    spread.matrix = tensor([1 / mass])
+    theta, log_p, y, _ = leapfrog(target, start, tensor([[y]]), target.gradient(start)[1], step, n, spread)
+    return theta.item(), y.item(), energy(log_p, y, spread).item()
 
 
 def hamiltonian_right(theta, y, mass, potential, slope):
@@ -404,6 +426,7 @@ def hamiltonian_right(theta, y, mass, potential, slope):
         -slope(theta),
     ),
     systems=("hmc",),
+    functions=("corollary.bayes.hmc.energy", "corollary.bayes.hmc.leapfrog"),
 )
 def hamiltonian(rng, claim):
     """Hamiltonian moves keep the energy but for the step error, which the acceptance corrects exactly.
@@ -441,7 +464,9 @@ def hamiltonian(rng, claim):
     weight = np.exp(-H) / np.exp(-H).sum()
     change = [np.sum(weight * accept * (g(t_new) - g(t))) for g in (np.sin, np.square, np.tanh)]
     energy, velocity, force = energy_field(theta0, y0)
+    moved = leapfrog(theta0, y0, 0.3, 3)
     return all_of(
+        equal([*moved, energy_field(*moved)[0]], hamiltonian_path(theta0, y0, mass, 0.3, 3), tol=1e-10),
         equal(mass * velocity, y0, tol=1e-12),
         equal(energy - mass * velocity**2 / 2, potential(theta0), tol=1e-12),
         equal(force, -gradient(potential, theta0), tol=1e-8),
@@ -449,6 +474,13 @@ def hamiltonian(rng, claim):
         equal([back[0], -back[1]], [theta0, y0], tol=1e-9),
         equal(change, 0.0, tol=5e-4),  # the kink of min(1, .) on a grid
     )
+
+
+def library_kinetic_step(theta, v, slope, eta, gamma, eps):
+    """One step of the library's kinetic Langevin sampler."""
+    from corollary.bayes.langevin import kinetic_step
+
+    return kinetic_step(tensor(theta), tensor(v), tensor(-slope(theta)), eta, gamma, tensor(eps))
 
 
 def kinetic_step(noise):
@@ -466,7 +498,7 @@ def kinetic_step(noise):
     latex=r"v \leftarrow (1 - \eta\gamma)v - \eta\nabla\tilde E(\theta) + \sqrt{2\gamma\eta}\,\epsilon, "
     r"\quad \theta \leftarrow \theta + \eta v",
     where="001 §17.2",
-    right=kinetic_step(lambda rate: np.sqrt(2 * rate)),
+    right=library_kinetic_step,
     wrong=kinetic_step(lambda rate: np.sqrt(rate)),
     errata=(
         Erratum(
@@ -479,6 +511,7 @@ def kinetic_step(noise):
         ),
     ),
     systems=("langevin",),
+    functions=("corollary.bayes.langevin.kinetic_step",),
 )
 def kinetic_discrete(rng, claim):
     """Momentum with friction, gradient and noise of variance twice friction times step samples the posterior.

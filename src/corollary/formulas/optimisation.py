@@ -78,6 +78,7 @@ def gradient_descent(rng, claim):
     right=lambda gradients, n: gradients.mean(0),
     wrong=lambda gradients, n: gradients.sum(0) / n,
     systems=("minibatch", "sgd"),
+    functions=("corollary.optim.create",),
 )
 def expected_gradient(rng, claim):
     """Gradient and expectation commute, so the gradient of a random batch is right on average."""
@@ -86,8 +87,17 @@ def expected_gradient(rng, claim):
     weights = torch.tensor(theta, requires_grad=True)
     (full,) = torch.autograd.grad(torch.mean((torch.tensor(X) @ weights - torch.tensor(y)) ** 2), weights)
     each = 2 * (X @ theta - y)[:, None] * X
-    batches = [claim(each[list(batch)], n) for batch in combinations(range(n), r)]
-    return equal(np.mean(batches, axis=0), full, tol=1e-12)
+    picks = [list(batch) for batch in combinations(range(n), r)]
+    batches = [claim(each[batch], n) for batch in picks]
+
+    def mean_gradient(batch):  # of the squared errors of a batch
+        return lambda t: 2 * X[batch].T @ (X[batch] @ t - y[batch]) / r
+
+    moved = [tools.library_path("minibatch", mean_gradient(batch), theta, 1, lr=0.1)[0] for batch in picks]
+    return all_of(
+        equal(np.mean(batches, axis=0), full, tol=1e-12),
+        equal(theta - 0.1 * np.array(batches), moved, tol=1e-12),
+    )
 
 
 @formula(
@@ -99,17 +109,24 @@ def expected_gradient(rng, claim):
     right=lambda g, H: -np.linalg.solve(H, g),
     wrong=lambda g, H: -H @ g,
     systems=("newton",),
+    functions=("corollary.optim.Newton",),
 )
 def newton(rng, claim):
     """Newton's step minimises the quadratic model; an isotropic Hessian turns it into descent."""
+    from corollary.optim import Newton
+
     A, b, theta, eta = spd(rng, 4, 0.5, 5.0), rng.normal(size=4), rng.normal(size=4), rng.uniform(0.1, 0.5)
 
     def f(x):
         return x @ A @ x / 2 - b @ x
 
     g = gradient(f, theta)
+    point = torch.tensor(theta, requires_grad=True)
+    step = Newton([point], damping=0.0, tol=1e-12).step
+    step(lambda: point @ torch.tensor(A) @ point / 2 - torch.tensor(b) @ point)
     return all_of(
         equal(gradient(f, theta + claim(g, A)), np.zeros(4), tol=1e-8),
+        equal(claim(g, A), point.detach().numpy() - theta, tol=1e-8),  # g are central differences
         equal(claim(g, np.eye(4) / eta), -eta * g, tol=1e-12),
     )
 
@@ -370,16 +387,19 @@ def linear_rate(rng, claim):
     right=lambda g, c: g * min(1.0, c / np.linalg.norm(g)),
     wrong=lambda g, c: g * c / np.linalg.norm(g),
     systems=("clipping",),
+    functions=("corollary.engine.regularisers.ClipNorm",),
 )
 def gradient_clipping(rng, claim):
     """Clipping shortens a long gradient to length c, keeps its direction, and leaves short ones alone."""
+    from corollary.engine.regularisers import ClipNorm
+
     outcomes, c = [], rng.uniform(1.5, 3)
     for size in (0.2, 5.0):
         g = rng.normal(size=6)
         g *= size / np.linalg.norm(g)
         x = torch.zeros(6, dtype=torch.float64)
         x.grad = torch.tensor(g)
-        torch.nn.utils.clip_grad_norm_([x], c)
+        ClipNorm(c).on_gradient([x])
         clipped = claim(g, c)
         outcomes += [
             equal(clipped, x.grad, tol=1e-5),  # torch adds 1e-6 to the norm

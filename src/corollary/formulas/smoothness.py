@@ -1,12 +1,14 @@
 """Lipschitz and smooth functions, the inequality of Polyak and Lojasiewicz, conditioning."""
 
 import numpy as np
+import torch
 
 from corollary.formulas._analysis_tools import (
     EXACT,
     convex_function,
     smoothness_class,
 )
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import Erratum, all_of, at_least, at_most, equal, formula
 from corollary.formulas.tools import hessian, orthogonal, quadrature, spd
 
@@ -274,10 +276,22 @@ def strong_convexity_implies_pl(rng, claim):
     right=lambda eigenvalues: eigenvalues.max() / eigenvalues.min(),
     wrong=lambda eigenvalues: eigenvalues.min() / eigenvalues.max(),
     systems=("rates",),
+    functions=("corollary.theory.constants",),
 )
 def condition_number(rng, claim):
     """The condition number of a positive matrix is the ratio of its largest to its smallest curvature."""
+    from corollary.theory import constants
+
     H = spd(rng, 5, 0.3, rng.uniform(2, 20))
     kappa = claim(np.linalg.eigvalsh(H))
+    # The loss of a linear model with five inputs whose second moments are H.
+    line = built(lambda: torch.nn.Linear(5, 1, bias=False), weight=np.zeros(5)).requires_grad_(True)
+    rows = tensor(np.sqrt(5) * np.linalg.cholesky(H).T)
+    found = constants(line, (rows, rows.sum(1, keepdim=True)), loss="half_squared", steps=0)
     stretch = np.linalg.norm(H, 2) * np.linalg.norm(np.linalg.inv(H), 2)
-    return all_of(equal(kappa, stretch, tol=1e-9), at_least(kappa, 1), equal(claim(np.ones(3)), 1, tol=EXACT))
+    return all_of(
+        equal(kappa, stretch, tol=1e-9),
+        equal(kappa, found.condition, tol=1e-6, relative=True),
+        at_least(kappa, 1),
+        equal(claim(np.ones(3)), 1, tol=EXACT),
+    )

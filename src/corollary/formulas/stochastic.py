@@ -8,6 +8,7 @@ import numpy as np
 from scipy import signal
 
 from corollary.formulas import _optimisation_tools as tools
+from corollary.formulas._library_tools import tensor
 from corollary.formulas.record import (
     Erratum,
     all_of,
@@ -260,14 +261,22 @@ def averaged_sgd_rates(rng, claim):
     return all_of(*outcomes)
 
 
+def reduced(here, anchor, i):
+    """The library's gradient of summand i with its variance reduced by an anchor."""
+    from corollary.optim.directions import variance_reduced
+
+    return variance_reduced(tensor(here[i]), tensor(anchor[i]), tensor(anchor.mean(0))).numpy()
+
+
 @formula(
     "opt-svrg",
     latex=r"\theta_{t+1} = \theta_t"
     r" - \eta\,[\nabla f_i(\theta_t) - \nabla f_i(\vartheta) + \nabla f(\vartheta)]",
     where="002, 003 SGD",
-    right=lambda here, anchor, i: here[i] - anchor[i] + anchor.mean(0),
+    right=reduced,
     wrong=lambda here, anchor, i: here[i] + anchor[i] - anchor.mean(0),
     systems=("svrg",),
+    functions=("corollary.optim.directions.variance_reduced",),
 )
 def svrg(rng, claim):
     """Subtracting the noise seen at an anchor keeps the gradient unbiased and removes its variance there."""
@@ -295,12 +304,17 @@ def svrg(rng, claim):
     right=lambda g, eta: -eta * np.sign(g),
     wrong=lambda g, eta: -eta * g / np.linalg.norm(g),
     systems=("signsgd",),
+    functions=("corollary.optim.SignSGD",),
 )
 def signsgd(rng, claim):
     """The sign step is steepest descent when a step is measured by its largest coordinate."""
     g, eta = rng.normal(size=6), rng.uniform(0.1, 1)
     corners = eta * np.array(list(product([-1.0, 1.0], repeat=6)))
-    return equal(claim(g, eta), corners[np.argmin(corners @ g)], tol=1e-12)
+    moved = tools.library_path("signsgd", lambda _: g, np.zeros(6), 1, lr=eta)[0]
+    return all_of(
+        equal(claim(g, eta), corners[np.argmin(corners @ g)], tol=1e-12),
+        equal(claim(g, eta), moved, tol=1e-12),
+    )
 
 
 def _scaled(rng):
