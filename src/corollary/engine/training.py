@@ -116,7 +116,8 @@ class Training(BaseEstimator):  # type: ignore[misc]
         One's own, with any of the hooks of :mod:`corollary.engine.regularisers`.
     average : float or "polyak", optional
         Keep a running average of the weights and use it in the end: a decay such as
-        0.999 for an exponential one, "polyak" for the plain mean.
+        0.999 for an exponential one, shorter in the first updates so that the start is forgotten; "polyak" for the
+        plain mean.
     early_stopping : bool, optional
         Whether to hold out ``validation_fraction`` of the data and stop when its loss
         has not improved for ``patience`` epochs.
