@@ -78,14 +78,22 @@ def forward(rng, claim):
         ),
     ),
     systems=("ddpm",),
+    functions=("corollary.generative.ddpm.Levels",),
 )
 def shortcut(rng, claim):
     """Any number of steps is one Gaussian step, with the product of the single shares."""
+    from corollary.generative.ddpm import Levels
+
+    levels = Levels.of("cosine", int(rng.integers(5, 50)))
+    kept = float(levels.kept[2])
     betas, _ = random_schedule(rng, 8)
     scale, variance = 1.0, 0.0
     for beta in betas:
         scale, variance = np.sqrt(1 - beta) * scale, (1 - beta) * variance + beta
-    return equal(claim(betas), [scale, variance], tol=1e-12)
+    return all_of(
+        equal(claim(betas), [scale, variance], tol=1e-12),
+        equal(claim(levels.beta[:3].numpy()), [np.sqrt(kept), 1 - kept], tol=1e-12),
+    )
 
 
 @formula(

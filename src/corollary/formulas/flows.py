@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
-from corollary.formulas._library_tools import tensor
+from corollary.formulas._library_tools import built, tensor
 from corollary.formulas.record import Erratum, all_of, equal, formula
 from corollary.formulas.tools import gauss_hermite, gaussian_kl, jacobian, quadrature, spd
 
@@ -128,12 +128,15 @@ def linear_flow(rng, claim):
     right=lambda slope, value, u, w: abs(1 + slope * (u @ w)),
     wrong=lambda slope, value, u, w: abs(1 + value * (u @ w)),
     systems=("flows",),
+    functions=("corollary.nn.flows.Planar",),
 )
 def planar(rng, claim):
     """Bending space along one direction costs a determinant of one inner product.
 
     The map is one-to-one while one plus slope times that product stays positive.
     """
+    from corollary.nn.flows import Planar
+
     outcomes = []
     for _ in range(5):
         z, u, w = rng.normal(size=(3, 4))
@@ -141,6 +144,11 @@ def planar(rng, claim):
         value = expit(w @ z + b)
         J = jacobian(lambda v, u=u, w=w, b=b: v + u * expit(w @ v + b), z)
         outcomes.append(equal(claim(value * (1 - value), value, u, w), abs(np.linalg.det(J)), tol=1e-6))
+        layer = built(lambda: Planar(4), w=w, u=u, b=b)  # it bends by tanh, along a direction it may turn
+        bent, log_det = np.tanh(w @ z + b), layer(tensor(z)[None])[1]
+        outcomes.append(
+            equal(claim(1 - bent**2, bent, layer.direction().numpy(), w), log_det.exp(), tol=1e-10)
+        )
     return all_of(*outcomes)
 
 

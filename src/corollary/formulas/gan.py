@@ -55,16 +55,26 @@ def game_value(p, q, d):
         ),
     ),
     systems=("gan",),
+    functions=("corollary.generative.gan.critic_loss",),
 )
 def joint_model(rng, claim):
     """On data and samples mixed half and half, the discriminator's likelihood is half the game's value."""
+    from corollary.generative.gan import critic_loss
+
     p, q, d = simplex(rng, 6), simplex(rng, 6), rng.uniform(0.1, 0.9, size=6)
+    data, drawn = np.array([0, 1, 1, 2, 5, 5, 5, 3]), np.array([4, 4, 2, 3])  # samples of the two laws
+    scores = torch.tensor(np.log(d / (1 - d)))  # the discriminator's logits, as the library takes them
+    laws = [np.bincount(x, minlength=6) / len(x) for x in (data, drawn)]
+    loss = critic_loss(scores[data], scores[drawn], "non-saturating")
     total = 0.0
     for x in range(6):
         for y, source in ((1, p), (0, q)):
             prediction = d[x] if y == 1 else 1 - d[x]
             total += 0.5 * source[x] * np.log(prediction)
-    return equal(claim(p, q, d), total, tol=1e-12)
+    return all_of(
+        equal(claim(p, q, d), total, tol=1e-12),
+        equal(claim(*laws, d), -0.5 * loss, tol=1e-12),
+    )
 
 
 @formula(
@@ -269,19 +279,25 @@ def transport_cost(cost, p, q):
     right=transport_cost,
     wrong=lambda cost, p, q: p @ cost @ q,
     systems=("gan", "metrics"),
+    functions=("corollary.metrics.wasserstein",),
 )
 def wgan_primal(rng, claim):
     """The distance of two laws is the least mean way that carries one to the other, over all couplings.
 
     On the line it is the area between the distribution functions; for equal samples, the best matching.
     """
+    from corollary.metrics import wasserstein
+
     x, y, p, q = rng.normal(size=5), rng.normal(size=6), simplex(rng, 5), simplex(rng, 6)
     line = claim(np.abs(x[:, None] - y), p, q)
     cost = cdist(rng.normal(size=(5, 2)), rng.normal(size=(5, 2)))
     matched = cost[linear_sum_assignment(cost)].mean()
+    left, right = rng.normal(size=(5, 2)), rng.normal(size=(7, 2))
+    planned = wasserstein(left, right)  # by the library's own programme
     return all_of(
         equal(line, wasserstein_distance(x, y, p, q), tol=1e-8),
         equal(claim(cost, np.full(5, 0.2), np.full(5, 0.2)), matched, tol=1e-8),
+        equal(claim(cdist(left, right), np.full(5, 1 / 5), np.full(7, 1 / 7)), planned, tol=1e-8),
     )
 
 

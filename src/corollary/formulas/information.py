@@ -205,9 +205,12 @@ def _jensen_shannon(p, q):
         ),
     ),
     systems=("metrics", "gan"),
+    functions=("corollary.metrics.jensen_shannon",),
 )
 def jsd(rng, claim):
     """The Jensen-Shannon divergence is symmetric and at most log 2, reached by disjoint supports."""
+    from corollary.metrics import jensen_shannon
+
     p, q = simplex(rng, 2, 200, 8)
     p, q = p**3, q**3  # sharper laws, further apart
     p, q = p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True)
@@ -216,6 +219,7 @@ def jsd(rng, claim):
     apart, most = claim(np.append(simplex(rng, 4), zeros), np.append(zeros, simplex(rng, 4)))
     return all_of(
         equal(value, distance.jensenshannon(p, q, axis=1) ** 2, tol=1e-10),
+        equal(value, [jensen_shannon(*pair) for pair in zip(p, q)], tol=1e-12),
         equal(value, claim(q, p)[0], tol=1e-12),
         at_least(value, 0),
         at_most(value, bound),

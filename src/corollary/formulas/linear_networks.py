@@ -70,7 +70,7 @@ def lin_lms(rng, claim):
     theta, x, y, eta = rng.normal(size=4), rng.normal(size=4), rng.normal(), rng.uniform(0.1, 1)
     slope = gradient(lambda w: (y - x @ w) ** 2 / 2, theta)
     # the library's unit learns from one sample, three times; its bias is one more weight
-    options = {"learning_rate": eta / 5, "decay": 0, "normalised": False, "max_iter": 3}
+    options = {"learning_rate": eta / 5, "decay": 0, "normalize": False, "max_iter": 3}
     unit, w, sample = fitted(Adaline(**options), x[None], [y]), np.zeros(5), np.append(x, 1)
     for _ in range(3):
         w = w + claim(w, sample, y, eta / 5)
