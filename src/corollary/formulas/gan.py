@@ -329,11 +329,18 @@ def wgan_dual(rng, claim):
     )
 
 
-def gradient_penalty(critic, real, fake, t, power=1):
-    """(|grad f| - 1)^2 at the points that divide the segment from fake to real in the ratios t."""
+def between_penalty(critic, real, fake, t):
+    """The library's (|grad f| - 1)^2 at the points that divide the segment from fake to real in the ratios t."""
+    from corollary.generative.gan import slope_penalty
+
+    return slope_penalty(critic, t[:, None] * real + (1 - t)[:, None] * fake).detach()
+
+
+def squared_penalty(critic, real, fake, t):
+    """The same with the squared length of the gradient."""
     between = (t[:, None] * real + (1 - t)[:, None] * fake).requires_grad_(True)
     (slope,) = torch.autograd.grad(critic(between).sum(), between)
-    return (torch.linalg.norm(slope, dim=1) ** power - 1) ** 2
+    return (slope.square().sum(1) - 1) ** 2
 
 
 def clipped_lipschitz(sizes, c):
@@ -348,14 +355,15 @@ def clipped_lipschitz(sizes, c):
     r"|w| \le c \;\Rightarrow\; \lVert f\rVert_L \le \prod_l c\sqrt{n_{l-1}n_l}",
     where="003 Wasserstein GAN",
     right=lambda critic, real, fake, t, sizes, c: (
-        gradient_penalty(critic, real, fake, t),
+        between_penalty(critic, real, fake, t),
         clipped_lipschitz(sizes, c),
     ),
     wrong=lambda critic, real, fake, t, sizes, c: (
-        gradient_penalty(critic, real, fake, t, power=2),
+        squared_penalty(critic, real, fake, t),
         clipped_lipschitz(sizes, c),
     ),
     systems=("gan",),
+    functions=("corollary.generative.gan.slope_penalty",),
 )
 def wgan_constraint(rng, claim):
     """Slopes are bounded by clipping weights, or by a penalty on gradients off length one between samples.

@@ -44,7 +44,7 @@ from corollary.generative.adversaries import Adversaries
 from corollary.generative.common import CHUNK, GenerativeModel
 from corollary.metrics import density_coverage, precision_recall
 
-__all__ = ["GAN", "critic_loss", "generator_loss", "gradient_penalty"]
+__all__ = ["GAN", "critic_loss", "generator_loss", "gradient_penalty", "slope_penalty"]
 
 LOSSES = ("minimax", "non-saturating", "wasserstein", "wasserstein-gp")
 CLIP = 0.05  # largest weight of a clipped critic
@@ -69,9 +69,14 @@ def generator_loss(fake: Tensor, loss: str) -> Tensor:
 def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
     """Return eq. 6 without its factor, at points drawn evenly on the segments between pairs."""
     u = torch.rand(len(real), *(1,) * (real.ndim - 1), dtype=real.dtype, device=real.device)
-    between = (u * real + (1 - u) * fake).requires_grad_(True)
-    (slope,) = torch.autograd.grad(score(between).sum(), between, create_graph=True)
-    return (slope.flatten(1).norm(dim=1) - 1).square().mean()
+    return slope_penalty(score, u * real + (1 - u) * fake).mean()
+
+
+def slope_penalty(score: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the squared distance from 1 of the length of the score's gradient at each point, (n,)."""
+    x = x.detach().requires_grad_(True)
+    (slope,) = torch.autograd.grad(score(x).sum(), x, create_graph=True)
+    return (slope.flatten(1).norm(dim=1) - 1).square()
 
 
 class GAN(GenerativeModel):
