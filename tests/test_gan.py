@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from sklearn.base import clone
 from torch import nn
 
 from corollary import GAN, Run, Training, load
@@ -209,3 +210,16 @@ def test_hardly_any_data_are_enough_to_run():
     for X in (ring(1), ring(3), np.zeros((4, 8, 8)), np.full((5, 2), 3.0)):
         drawn = GAN(training=Training(epochs=1), **SMALL).fit(X).sample(3)
         assert len(drawn) == 3 and np.isfinite(drawn).all()
+
+
+def test_two_processes_play_the_game_of_one():
+    X = np.random.default_rng(0).normal(size=(45, 2))  # the last batch has one row, for two processes
+    model = GAN(latent=2, width=8, loss="wasserstein-gp", critic_steps=2, random_state=0)
+    model.set_params(training=Training(epochs=2, batch_size=11))
+    one = clone(model).fit(X)
+    with Run(processes=2):
+        two = clone(model).fit(X)
+    for (name, a), b in zip(one.module_.state_dict().items(), two.module_.state_dict().values(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9, err_msg=name)  # float64 sums in another order
+    for a, b in zip(one.history_, two.history_, strict=True):
+        assert a["critic_loss"] == pytest.approx(b["critic_loss"], rel=1e-7)

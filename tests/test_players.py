@@ -15,6 +15,7 @@ from corollary.engine.player import Player
 from corollary.engine.random import seeded
 from corollary.engine.rules import RULES
 from corollary.engine.sgd import GradientLearner
+from corollary.errors import CorollaryWarning
 from corollary.gradient import GradientTrained
 from corollary.losses import half_squared
 from corollary.nn.mlp import MLP
@@ -255,6 +256,48 @@ def test_every_rule_has_a_name_for_training_or_for_games():
     from corollary import optim
 
     assert set(optim.RULES) | {"plain", "alternating", "simultaneous"} == set(RULES)
+
+
+class Idle(nn.Module):
+    """Two parts with a parameter each that no loss depends on; another has a gradient of exactly zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.ModuleDict(), nn.ModuleDict()
+        for part in (self.one, self.two):
+            part["used"], part["idle"] = nn.Linear(1, 1), nn.Linear(1, 1, bias=False)
+
+
+def used(part):
+    return lambda module, batch: module.get_submodule(part)["used"](batch.inputs[0] * 0).square().mean()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {},
+        {"optimizer": "projected", "optimizer_options": {"radius": 9.0}},
+        {"optimizer": "sam"},
+        {"learning_rate": "auto"},
+    ],
+)
+def test_parameters_without_a_gradient_are_named_once(plan):
+    data, plan = TensorBatches(torch.ones(8, 1)), Training(epochs=3, batch_size=2, **plan).resolved()
+    learner = GradientLearner(Idle(), used("one"), data, plan, Run(device="cpu"), seed=0, owner="Half")
+    with pytest.warns(CorollaryWarning, match=r"Half: 4 parameters get no gradient") as seen:
+        learner.step()
+    assert len(seen) == 1
+    assert all(name in str(seen[0].message) for name in ("one.idle.weight", "two.used.weight"))
+    assert "one.used" not in str(seen[0].message)  # a gradient that is zero is one
+    learner.step()  # warnings are errors here
+
+
+def test_every_player_is_asked_for_parameters_without_a_gradient():
+    data, plan = TensorBatches(torch.ones(8, 1)), Training(epochs=2, batch_size=2).resolved()
+    players = [Player(used("one"), "one", steps=2), Player(used("two"), "two")]
+    learner = GradientLearner(Idle(), players, data, plan, Run(device="cpu"), seed=0, owner="Game")
+    with pytest.warns(CorollaryWarning, match=r"2 parameters.*: one\.idle\.weight, two\.idle\.weight\."):
+        learner.step()
 
 
 # --- a small generative adversarial network --------------------------------------------------------------

@@ -6,7 +6,7 @@ taken in part. What :class:`TensorBatches` does for rows of tensors, others do f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -25,6 +25,14 @@ class Batch(NamedTuple):
     target: Any = None
     weight: Tensor | None = None
     size: int = 0
+    rows: slice = slice(None)  # which of ``size`` samples are here, where processes share a batch
+
+    def noise(self, draw: Callable[..., Tensor], *shape: int, like: Tensor) -> Tensor:
+        """Return noise for the samples that are here, as one process would draw it for all of them.
+
+        ``draw`` is ``torch.rand`` or ``torch.randn``.
+        """
+        return draw(self.size, *shape, dtype=like.dtype, device=like.device)[self.rows]
 
 
 class Batches(Protocol):
@@ -128,4 +136,5 @@ def typed(module: nn.Module, batch: Batch) -> Batch:
     def change(t: Any) -> Any:
         return t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
 
-    return Batch(tuple(map(change, batch.inputs)), change(batch.target), change(batch.weight), batch.size)
+    inputs = tuple(map(change, batch.inputs))
+    return batch._replace(inputs=inputs, target=change(batch.target), weight=change(batch.weight))

@@ -155,6 +155,27 @@ class Player:
             for vector in self.vectors():
                 vector.grad.zero_()  # type: ignore[union-attr]
 
+    def listen(self) -> Callable[[], list[str]]:
+        """Listen for gradients, each parameter until its first; return what says which of them have had none."""
+        names = {id(p): name for name, p in self.module.named_parameters(prefix=self.part)}
+        handles: dict[str, Any] = {}
+        for p in self.trained:
+            name = names[id(p)]
+            handles[name] = p.register_post_accumulate_grad_hook(
+                lambda _, name=name: handles.pop(name).remove()
+            )
+        count = len(handles)
+
+        def waiting() -> list[str]:
+            silent = (
+                [*handles] if len(handles) < count else []
+            )  # none at all: a rule with gradients of its own
+            for name in [*handles]:
+                handles.pop(name).remove()
+            return silent
+
+        return waiting
+
     def gradients(self) -> list[Tensor]:
         """Return the gradients of the vectors, zeros where a parameter has none."""
         return [torch.zeros_like(v) if v.grad is None else v.grad for v in self.vectors()]

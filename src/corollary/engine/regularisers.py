@@ -210,7 +210,8 @@ class Mixup(Regulariser):
 
         target = batch.target if batch.target.is_floating_point() else _softened(self, batch.target)
         weight = None if batch.weight is None else mixed(batch.weight)
-        return Batch(tuple(mixed(t) for t in batch.inputs), mixed(target), weight, batch.size)
+        inputs = tuple(mixed(t) for t in batch.inputs)
+        return batch._replace(inputs=inputs, target=mixed(target), weight=weight)
 
 
 class Augment(Regulariser):

@@ -142,7 +142,7 @@ class VarianceReduced(Rule):
         def closure() -> None:
             full = [torch.zeros_like(v) for v in player.vectors()]
             for batch in learner.batches.epoch(None, learner.training.batch_size, 0):
-                learner.differentiate(player, batch)
+                learner.differentiate(player, learner.share(batch))
                 for total, g in zip(full, player.gradients()):
                     total.add_(g, alpha=batch.size / len(learner.batches))
             for v, total in zip(player.vectors(), full):
@@ -203,7 +203,9 @@ class Closure(Rule):
             if first:
                 learner.record(found, batch)
             first = False
-            return found["loss"]
+            if learner.run.world == 1:
+                return found["loss"]
+            return learner.run.sum(found["loss"] * learner.scale) / learner.run.world  # type: ignore[no-any-return]
 
         player.optimizer.step(closure)
         learner.moved(player)

@@ -123,11 +123,14 @@ class Run:
     @property
     def device(self) -> str:
         """The device to compute on, by name."""
-        if self.requested_device != "auto":
-            return self.requested_device
-        import torch
+        kind = self.requested_device
+        if kind == "auto":
+            import torch
 
-        return "cuda" if torch.cuda.is_available() else "cpu"
+            kind = "cuda" if torch.cuda.is_available() else "cpu"
+        if kind == "cuda" and self.world > 1:  # one GPU for each process, as Fabric gives them out
+            return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        return kind
 
     @property
     def world(self) -> int:
@@ -146,11 +149,12 @@ class Run:
             from lightning_fabric import Fabric
 
             local = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if _launched() else 1
+            kind, _, number = self.device.partition(":")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._fabric = Fabric(
-                    accelerator=self.device.split(":")[0],
-                    devices=local,
+                    accelerator=kind,
+                    devices=[int(number)] if number and self.world == 1 else local,
                     num_nodes=max(1, self.world // local),
                     strategy="ddp" if self.world > 1 else "auto",
                     precision=self.precision or "32-true",  # type: ignore[arg-type]
@@ -165,7 +169,9 @@ class Run:
         import torch
 
         total = self.fabric.all_reduce(torch.as_tensor(x).clone(), reduce_op="sum")
-        return total if isinstance(x, torch.Tensor) else total.numpy().reshape(getattr(x, "shape", ()))
+        if isinstance(x, torch.Tensor):
+            return total.to(x.device)  # Fabric sums on the device of the run
+        return total.cpu().numpy().reshape(getattr(x, "shape", ()))
 
     def shard(self, n: int) -> slice:
         """Return this process's share of ``n`` rows."""

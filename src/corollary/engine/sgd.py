@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +26,10 @@ from corollary.engine.objective import Objective
 from corollary.engine.player import Player
 from corollary.engine.random import Stream, generator, seeded
 from corollary.engine.regularisers import HOOKS, regularisers
-from corollary.engine.rules import Plain, rule_for
+from corollary.engine.rules import Newton, Plain, rule_for
 from corollary.engine.run import Run
 from corollary.engine.training import Training
-from corollary.errors import Diverged
+from corollary.errors import CorollaryWarning, Diverged
 
 __all__ = ["GradientLearner", "evaluate"]
 
@@ -102,6 +103,8 @@ class GradientLearner:
             self.training = training = training.overridden(learning_rate=RATES[0])
         self.players = [player.bind(self.module, training, run, owner) for player in given]
         self.rule = rule_for(rule, training, len(given), owner)
+        self.shares = not isinstance(self.rule, Newton)  # its curvature would be that of a part of the batch
+        self.scale = 1.0
         self.regularisers = [copy.copy(part) for part in regularisers(training)]
         for part in self.regularisers:
             if hasattr(part, "attach"):
@@ -117,6 +120,7 @@ class GradientLearner:
         if not (explicit and self.players[0].flat and run.fabric is None):
             for player in self.players:
                 player.gradient = None
+        self.listeners = [player.listen() for player in self.players if player.gradient is None]
         if wanted == "auto":
             self._use_rate(find_rate(self))
 
@@ -165,11 +169,22 @@ class GradientLearner:
                 self.batch += 1
                 if pause_wanted(together=True) and self.batch < self._count():
                     return None
+        self._name_unreached()
         metrics = {name: total / self.counts[name] for name, total in self.sums.items()}
         self.epoch, self.batch, self.sums, self.counts, self.order = self.epoch + 1, 0, {}, {}, None
         if self.validate is not None:
             metrics.update(self._validated())
         return metrics
+
+    def _name_unreached(self) -> None:
+        """Warn, after the first epoch, of parameters that no loss depends on."""
+        silent = [name for waiting in self.listeners for name in waiting()]
+        self.listeners = []
+        if silent and self.run.rank == 0:
+            few = ", ".join(silent[:5]) + (" …" if len(silent) > 5 else "")
+            text = f"{self.owner}: {len(silent)} parameters get no gradient and stay as they are: {few}. "
+            do = "Use them in forward, or set requires_grad_(False)."
+            warnings.warn(text + do, CorollaryWarning, stacklevel=2)
 
     def _begin(self) -> None:
         """Prepare an epoch: what the rule needs, and the samples that a curriculum chooses."""
@@ -247,7 +262,7 @@ class GradientLearner:
     # --- one update: what a rule asks for ----------------------------------------------------------------
 
     def _update(self, batch: Batch) -> None:
-        self.scale, batch = self._share(batch)
+        batch = self.share(batch)
         self._set_rate()
         for part in self.hooks["on_batch"]:
             batch = part.on_batch(batch, self.wrapped, self.generator)
@@ -330,8 +345,12 @@ class GradientLearner:
         worst = max(self.players, key=lambda p: (p.growth(), p is player))
         return f"; the {worst.part} ran away: its weights are {worst.growth():.3g} times those of the start"
 
+    def share(self, batch: Batch) -> Batch:
+        """Return this process's part of a batch; ``scale`` makes the mean over processes the mean over samples."""
+        self.scale, part = self._share(batch)
+        return part
+
     def _share(self, batch: Batch) -> tuple[float, Batch]:
-        """Return this process's part of a batch, and the weight that makes the mean over processes the mean."""
         world, rank = self.run.world, self.run.rank
         if world == 1:
             return 1.0, batch
@@ -346,7 +365,7 @@ class GradientLearner:
             rows = slice(0, 1)
         target, weight = (t[rows] if isinstance(t, Tensor) else t for t in (batch.target, batch.weight))
         inputs = tuple(t[rows] if isinstance(t, Tensor) else t for t in batch.inputs)
-        return scale, Batch(inputs, target, weight, batch.size)
+        return scale, Batch(inputs, target, weight, batch.size, rows)
 
     def _set_rate(self) -> None:
         training = self.training

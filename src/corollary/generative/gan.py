@@ -66,9 +66,12 @@ def generator_loss(fake: Tensor, loss: str) -> Tensor:
     return F.softplus(-fake).mean() if loss == "non-saturating" else -fake.mean()
 
 
-def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Return eq. 6 without its factor, at points drawn evenly on the segments between pairs."""
-    u = torch.rand(len(real), *(1,) * (real.ndim - 1), dtype=real.dtype, device=real.device)
+def gradient_penalty(
+    score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, u: Tensor | None = None
+) -> Tensor:
+    """Return eq. 6 without its factor, at points drawn evenly, by ``u`` (n,), on the segments between pairs."""
+    u = torch.rand(len(real), dtype=real.dtype, device=real.device) if u is None else u
+    u = u.view(-1, *(1,) * (real.ndim - 1))
     return slope_penalty(score, u * real + (1 - u) * fake).mean()
 
 
@@ -230,26 +233,26 @@ class GAN(GenerativeModel):
             players, TensorBatches(x, label), rule=self.rule, validate=self._collapse(x, label)
         )
 
-    def _made(self, module: nn.Module, like: Tensor, label: Tensor | None) -> Tensor:
-        z = torch.randn(len(like), self.latent, dtype=like.dtype, device=like.device)
-        out: Tensor = module.generator(z, label)  # type: ignore[operator]
-        return out
+    def _made(self, module: Any, batch: Batch) -> Tensor:
+        z = batch.noise(torch.randn, self.latent, like=batch.inputs[0])
+        return module.generator(z, batch.target)  # type: ignore[no-any-return]
 
     def _critic_objective(self, module: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         x, label = batch.inputs[0], batch.target
-        real, _ = self._scaling.forward(x, torch.rand_like(x))
+        real, _ = self._scaling.forward(x, batch.noise(torch.rand, *x.shape[1:], like=x))
         with torch.no_grad():
-            fake = self._made(module, real, label)
+            fake = self._made(module, batch)
         found = critic_loss(module.critic(real, label), module.critic(fake, label), self.loss)
         wasserstein = self.loss.startswith("wasserstein")
         distance = -found.detach() if wasserstein else math.log(2) - found.detach() / 2
         if self.loss == "wasserstein-gp":
-            penalty = gradient_penalty(lambda between: module.critic(between, label), real, fake)
+            u = batch.noise(torch.rand, like=x)
+            penalty = gradient_penalty(lambda between: module.critic(between, label), real, fake, u)
             found = found + self.penalty * penalty
         return found, {"distance": distance}
 
     def _generator_objective(self, module: Any, batch: Batch) -> Tensor:
-        fake = self._made(module, batch.inputs[0], batch.target)
+        fake = self._made(module, batch)
         return generator_loss(module.critic(fake, batch.target), self.loss)
 
     # --- collapse ----------------------------------------------------------------------------------------
@@ -266,7 +269,8 @@ class GAN(GenerativeModel):
         def measure(module: nn.Module) -> dict[str, float]:
             like = next(module.parameters())
             given = x.to(like.device, like.dtype)
-            fake = self._made(module, given, None if label is None else label.to(like.device))
+            codes = None if label is None else label.to(like.device)
+            fake = self._made(module, Batch((given,), codes, size=len(given)))
             drawn = fake.flatten(1).double().cpu().numpy()
             if not np.isfinite(drawn).all():
                 return {}

@@ -110,7 +110,7 @@ class ELMoNetwork(nn.Module):
         self.back = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(n_layers))
         self.drop = nn.Dropout(dropout)
         self.say = nn.Linear(width, n_words)
-        self.mix = LayerMix(n_layers + 1)
+        self.mix = LayerMix(n_layers + 1).requires_grad_(n_out > 0)  # without a task, the mean
         self.head = nn.Linear(2 * width, n_out) if n_out else None
 
     def layers(self, characters: Tensor, lengths: Tensor | None) -> Tensor:

@@ -36,7 +36,6 @@ from corollary.engine.objective import Supervised
 from corollary.engine.random import seeded
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
-from corollary.errors import CorollaryWarning
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
 from corollary.shapes import Count, Dtype, Flag, Maybe, Plain
 
@@ -133,7 +132,7 @@ class Fitting:
 
 
 def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None:
-    """Raise or warn before training if a module cannot be trained: shapes, NaN, parameters without a gradient."""
+    """Raise before training if a module cannot be trained: shapes, NaN, a loss without a gradient."""
     module = copy.deepcopy(module).train()
     with torch.enable_grad():
         found = objective(module, batch)
@@ -145,20 +144,9 @@ def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None
             must = "the loss must be finite before the first update"
             do = "Look at the module's initial weights, and at the scale of X."
             raise errors.value(owner, must, f"{loss.item()} on the first {batch.size} samples", do)
-        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not loss.requires_grad:
             must = "the loss must depend on parameters of the module"
             raise errors.value(owner, must, "none that it does", "Compute it from the module's output.")
-        loss.backward()  # type: ignore[no-untyped-call]
-    still = [name for name, p in trained.items() if p.grad is None]
-    if still:
-        import warnings
-
-        few = ", ".join(still[:5]) + (" …" if len(still) > 5 else "")
-        text = f"{owner}: {len(still)} parameters get no gradient and stay as they are: {few}."
-        warnings.warn(
-            f"{text} Use them in forward, or set requires_grad_(False).", CorollaryWarning, stacklevel=7
-        )
 
 
 # --- the estimators --------------------------------------------------------------------------------------
