@@ -272,15 +272,10 @@ def used(part):
     return lambda module, batch: module.get_submodule(part)["used"](batch.inputs[0] * 0).square().mean()
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        {},
-        {"optimizer": "projected", "optimizer_options": {"radius": 9.0}},
-        {"optimizer": "sam"},
-        {"learning_rate": "auto"},
-    ],
-)
+NOT_FLAT = {"optimizer": "projected", "optimizer_options": {"radius": 9.0}}
+
+
+@pytest.mark.parametrize("plan", [{}, NOT_FLAT, {"optimizer": "sam"}, {"learning_rate": "auto"}])
 def test_parameters_without_a_gradient_are_named_once(plan):
     data, plan = TensorBatches(torch.ones(8, 1)), Training(epochs=3, batch_size=2, **plan).resolved()
     learner = GradientLearner(Idle(), used("one"), data, plan, Run(device="cpu"), seed=0, owner="Half")

@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import corollary
 from corollary import MLPClassifier, Run, Training, catalog, testing
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import Supervised
+from corollary.engine.run import current
+from corollary.engine.sgd import GradientLearner
 from corollary.gradient import GradientTrained
+from corollary.losses import half_squared
 from second_device import DEVICE, Fabric, WrongDevice, second_device
 
 ESTIMATORS = {entry.name: entry.load() for entry in catalog.entries(kind="estimator")}
@@ -113,6 +119,31 @@ def test_every_way_to_descend_stays_there(plan, monkeypatch, tmp_path):
         found = model.predict_proba(X)
         model.save(tmp_path / "model.safetensors")
     agree(found, corollary.load(tmp_path / "model.safetensors").predict_proba(X))
+
+
+def test_noise_of_the_device_goes_on_from_a_snapshot(monkeypatch):
+    data = TensorBatches(torch.ones(64, 3), torch.ones(64, 1))
+    plan = Training(epochs=3, batch_size=16, input_noise=0.5).resolved()
+
+    def learner():
+        module = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1))
+        there = data.to(DEVICE)
+        return GradientLearner(
+            module, Supervised(half_squared), there, plan, current(), seed=0, owner="Noisy"
+        )
+
+    with second_device(monkeypatch):
+        first, other = learner(), learner()
+        first.step()
+        kept = first.state()
+        first.step()
+        noise = [states[str(DEVICE)] for states in (kept["rng"], first.stream.now())]
+        assert not torch.equal(*noise)  # no epoch repeats another's
+        torch.rand(5, device=DEVICE)  # what others draw changes nothing
+        other.restore(kept)
+        other.step()
+        for a, b in zip(first.module.parameters(), other.module.parameters(), strict=True):
+            assert torch.equal(a, b)
 
 
 def test_which_gpu_a_run_takes(monkeypatch):
