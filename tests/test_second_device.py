@@ -13,6 +13,7 @@ from corollary.engine.run import current
 from corollary.engine.sgd import GradientLearner
 from corollary.gradient import GradientTrained
 from corollary.losses import half_squared
+from corollary.theory import bounds
 from second_device import DEVICE, Fabric, WrongDevice, second_device
 
 ESTIMATORS = {entry.name: entry.load() for entry in catalog.entries(kind="estimator")}
@@ -144,6 +145,13 @@ def test_noise_of_the_device_goes_on_from_a_snapshot(monkeypatch):
         other.step()
         for a, b in zip(first.module.parameters(), other.module.parameters(), strict=True):
             assert torch.equal(a, b)
+
+
+def test_a_certificate_of_a_network_that_is_there(monkeypatch):
+    X, y = testing.sample_data("table")
+    with second_device(monkeypatch):
+        net = bounds.StochasticNetwork(nn.Linear(X.shape[1], 3).to(DEVICE)).fit(X, y, epochs=1)
+        assert 0 < bounds.certificate(net, X, y, draws=2).bound <= 1
 
 
 def test_which_gpu_a_run_takes(monkeypatch):

@@ -292,7 +292,7 @@ class StochasticNetwork(nn.Module):
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return the logits of a batch under weights drawn for it."""
         drawn = {
-            name: m + s.exp() * torch.randn(m.shape, generator=generator, dtype=m.dtype)
+            name: m + s.exp() * torch.randn(m.shape, generator=generator, dtype=m.dtype).to(m.device)
             for name, m, s in zip(self.names, self.means, self.log_stds)
         }
         return functional_call(self._base[0], drawn, (x,))
@@ -341,8 +341,8 @@ class StochasticNetwork(nn.Module):
 
     def _as_data(self, X: Any, y: Any) -> tuple[Tensor, Tensor, int]:
         like = self.means[0]
-        x = torch.as_tensor(X).to(like.dtype)
-        t = torch.as_tensor(np.asarray(y))
+        x = torch.as_tensor(X).to(like)
+        t = (y if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))).to(like.device)
         if len(x) != len(t) or t.ndim != 1 or t.is_floating_point():
             got = f"{len(x)} samples and labels of shape {tuple(t.shape)}"
             raise value("StochasticNetwork", "y must have one integer label per sample", got)
