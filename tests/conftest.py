@@ -22,6 +22,11 @@ settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+collect_ignore_glob = [
+    "fixtures/*"
+]  # scripts that record what other libraries say, in environments of their own
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Return what runs a command in a directory of its own, in this process: its exit code, output and errors."""

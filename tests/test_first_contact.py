@@ -8,6 +8,7 @@ import pytest
 
 import corollary
 from corollary import compare, data
+from corollary.embeddings import read_word2vec
 from corollary.errors import CorollaryWarning
 
 
@@ -208,12 +209,12 @@ def test_samples_and_recommendations_are_finite():
 def test_a_small_file_of_vectors_asks_for_no_memory(tmp_path, binary):
     (tmp_path / "v.txt").write_bytes(b"2000000000 1000000\nword 1 2\n")
     with pytest.raises(ValueError, match="as many numbers as its first line says; got 2000000000 words"):
-        corollary.read_word2vec(tmp_path / "v.txt", binary=binary)
+        read_word2vec(tmp_path / "v.txt", binary=binary)
     import bz2
 
     (tmp_path / "v.bz2").write_bytes(bz2.compress(b"0" * (2**29 + 2**20)))
     with pytest.raises(ValueError, match=r"the data of v.bz2 must fit into 536870912 bytes"):
-        corollary.read_word2vec(tmp_path / "v.bz2", binary=binary)
+        read_word2vec(tmp_path / "v.bz2", binary=binary)
 
 
 @pytest.mark.parametrize("bomb", [{"n_embd": 2**24}, {"n_layer": 300_000}, {"n_positions": 2**36}])

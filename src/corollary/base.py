@@ -324,7 +324,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             options = {"dtype": (np.float64, np.float32), **self._checks}
             if not reset:  # a single row may be asked about, and the features are compared with the fit's
                 options = {key: value for key, value in options.items() if not key.startswith("ensure_min")}
-            if getattr(X, "ndim", 0) > 2:
+            if getattr(X, "ndim", 0) > 2 and not options.get("allow_nd"):
                 must = "X must be a table of shape (n, d)"
                 do = "For images use a model of images (`corollary list --input image`), or X.reshape(len(X), -1)."
                 got = f"an array with dim {X.ndim}, shape {tuple(X.shape)}"

@@ -25,6 +25,7 @@ from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
 
 from corollary import catalog, io, testing
+from corollary.engine.checkpoints import plain
 from corollary.testing import outputs
 
 SECONDS = 240  # an estimator that takes longer hangs
@@ -166,7 +167,7 @@ def attack_checkpoint(model, X, y, folder, count, rng, note):
     for _ in range(2):
         if not begun.done:
             begun.step()
-    path = io.write(folder / "checkpoint", begun.state(), "checkpoint")
+    path = io.write(folder / "checkpoint", plain(begun.state()), "checkpoint")
     header, arrays = io._open(path)
     for what, *changed in changes(header, arrays, count, rng, lambda path: True):
         note(f"learner {what}")

@@ -234,7 +234,7 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         write_columns(out, ["text"], [drawn])
         return f"{n} texts in {out}"
     drawn = np.asarray(drawn)
-    shape = config.get("data", {}).get("image_shape")
+    shape = config.get("data", {}).get("image_shape") or (drawn.shape[1:] if drawn.ndim > 2 else None)
     if out.suffix == ".png":
         if not shape:
             raise errors.value(

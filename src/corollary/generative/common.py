@@ -65,7 +65,6 @@ class GenerativeModel(Generator, GradientTrained):
             if reset:
                 self.sample_shape_ = tuple(int(side) for side in images.shape[1:])
                 self.n_features_in_ = int(np.prod(self.sample_shape_))
-                self.n_samples_ = len(images)
             return images
         if fitted is not None and len(fitted) == 3:
             must = f"samples must be images of shape {_shape(fitted)}, as in fit"
@@ -75,8 +74,13 @@ class GenerativeModel(Generator, GradientTrained):
         rows = super()._check(X, reset)
         if reset:
             self.sample_shape_ = (int(rows.shape[1]),)
-            self.n_samples_ = len(rows)
         return rows
+
+    def _admit(self, X: Any, reset: bool) -> Any:
+        found = super()._admit(X, reset)
+        if reset:
+            self.n_samples_ = len(found)  # of a source all, of which `_check` sees the first only
+        return found
 
     def _plan(self) -> Training:
         plan, asked = super()._plan(), getattr(self.training, "early_stopping", None)
