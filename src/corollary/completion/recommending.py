@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Recommender, check_count
+from corollary.border import finite
 from corollary.data.indices import check_index
 from corollary.data.ratings import check_ratings
 
@@ -56,6 +57,7 @@ class FactorRecommender(Recommender):
             some = users[rows]
             scores = self.user_factors_[some] @ self.item_factors_.T + self.item_bias_
             scores += (self.user_bias_[some] + self.mean_).astype(scores.dtype)[:, None]
+            finite(self, scores)  # NaN would rank below what is left out
             scores[:, closed] = -np.inf
             if seen is not None:
                 part = seen[rows].tocoo()
