@@ -10,10 +10,10 @@ from torch import nn
 from corollary import EarlyStopping, MLPClassifier, MLPRegressor, Run, Training, create
 from corollary.engine.batches import Batch, TensorBatches, epoch_order
 from corollary.engine.objective import Supervised
-from corollary.engine.player import exponential_average
 from corollary.errors import CorollaryWarning, Diverged
 from corollary.losses import cross_entropy, half_squared
 from corollary.networks.mlp import MLP, Backpropagation, softmax_error, squared_error
+from corollary.optim import average
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 6)).astype(np.float32)
@@ -234,14 +234,14 @@ def test_create_makes_estimators_with_parameters():
 
 
 def test_a_running_average_forgets_its_start():
-    average = torch.optim.swa_utils.AveragedModel(
-        torch.nn.Linear(1, 1, bias=False), multi_avg_fn=exponential_average(0.9)
-    )
+    kept = average(torch.nn.Linear(1, 1, bias=False), 0.9)
     wanted, now = None, torch.nn.Linear(1, 1, bias=False)
     for n in range(200):
         with torch.no_grad():
             now.weight.fill_(float(n))
-        average.update_parameters(now)
+        kept.update_parameters(now)
         decay = min(0.9, (1 + n) / (10 + n))
         wanted = float(n) if wanted is None else decay * wanted + (1 - decay) * n
-    assert average.module.weight.item() == pytest.approx(wanted, rel=1e-6)
+    assert kept.module.weight.item() == pytest.approx(wanted, rel=1e-6)
+    with pytest.raises(ValueError, match='"polyak" or a number from 0 to below 1; got 1.5'):
+        average(now, 1.5)

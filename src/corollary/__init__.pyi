@@ -134,6 +134,7 @@ from corollary.nn.normalisation import norm as norm
 from corollary.nn.shortcuts import Residual as Residual
 from corollary.nn.temporal import TemporalConvNet as TemporalConvNet
 from corollary.optim import schedule as schedule
+from corollary.optim.averaging import average as average
 from corollary.optim.first_order import SignSGD as SignSGD
 from corollary.optim.first_order import Subgradient as Subgradient
 from corollary.optim.looking import SVRG as SVRG

@@ -21,7 +21,7 @@ from corollary.engine.objective import Objective
 from corollary.engine.run import Run
 from corollary.engine.training import Training
 
-__all__ = ["Player", "exponential_average"]
+__all__ = ["Player"]
 
 ELEMENTWISE = {
     "Adagrad",
@@ -35,17 +35,6 @@ ELEMENTWISE = {
     "SignSGD",
     "Subgradient",
 }  # these may see the parameters as one vector
-
-
-def exponential_average(decay: float) -> Any:
-    """Return the rule of a running average that forgets its start: after n updates, decay min(decay, (1 + n) / (10 + n))."""
-    from torch.optim.swa_utils import get_ema_multi_avg_fn
-
-    def update(kept: Any, now: Any, n: Tensor) -> None:
-        early = (1 + int(n)) / (10 + int(n))
-        get_ema_multi_avg_fn(min(decay, early))(kept, now, n)  # type: ignore[no-untyped-call]
-
-    return update
 
 
 class Player:
@@ -198,13 +187,8 @@ class Player:
     # --- state -------------------------------------------------------------------------------------------
 
     def _averaged(self) -> Any:
-        from torch.optim.swa_utils import AveragedModel
-
         kind = self.training.average
-        if kind is None:
-            return None
-        rule = None if kind == "polyak" else exponential_average(float(kind))
-        return AveragedModel(self.module, multi_avg_fn=rule, use_buffers=True)
+        return None if kind is None else optim.average(self.module, kind)
 
     def state(self) -> State:
         """Return the optimiser's state and the average; the weights are the module's."""

@@ -22,6 +22,7 @@ _WHERE = {
     "SVRG": "looking",
     "SignSGD": "first_order",
     "Subgradient": "first_order",
+    "average": "averaging",
 }
 _PATHS = ("Path", "trajectory")
 
