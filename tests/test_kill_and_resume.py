@@ -57,7 +57,7 @@ def test_kill_and_resume(tmp_path, script):
     assert whole.returncode == 0, err
     total = out.count("step")
     rng = random.Random(0)
-    for _ in range(3):
+    for _ in range(2):
         process = start(script, tmp_path / "cut", rng.uniform(0.0, 0.15))
         process.communicate()
         assert process.returncode == -signal.SIGKILL
