@@ -243,3 +243,15 @@ def test_public_names_resolve():
     assert corollary.Run is Run
     with pytest.raises(AttributeError, match="Closest: 'PCA'"):
         corollary.PCAA  # noqa: B018
+
+
+def test_a_signal_after_the_last_step_ends_nothing(tmp_path):
+    """It came too late: the fit is done, and says so when it is resumed."""
+
+    def last(event):
+        if event.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    for _ in range(2):
+        run = Run(tmp_path, resume=True, callbacks=[last])
+        assert drive(Walk(4), run, owner="Walk").stopped == "done"

@@ -162,6 +162,6 @@ class CooccurrenceEmbedding(BaseEmbedding):
 
     def _adopt(self, learner: Once) -> None:
         found, n = learner.results, len(self.words_)
-        self.vectors_, self.eigenvalues_ = found["E"], found["values"]
+        self.vectors_, self.eigenvalues_ = np.ascontiguousarray(found["E"]), found["values"]
         self.cooccurrences_ = sparse.csr_matrix((found["data"], found["indices"], found["indptr"]), (n, n))
         self.n_iter_ = learner.n_iter

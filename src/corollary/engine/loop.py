@@ -348,6 +348,8 @@ class _Loop:
             if due and not self.learner.done and not journal.stopped:
                 self.keep()
                 self._schedule(signals)
+        if self.learner.done and journal.stopped in STOPS:
+            journal.stopped = ""  # a signal or a limit after the last step ends nothing
         journal.stopped = journal.stopped or DONE
         self.keep()
         if metrics is None:

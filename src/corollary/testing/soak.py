@@ -66,10 +66,17 @@ class Round(NamedTuple):
 def fingerprint(model: Any) -> str:
     """Return a hash of all that a model's file would hold, but for the seconds of its history."""
     arrays: dict[str, np.ndarray] = {}
-    body = io.encode(model, arrays)
-    for row in body["fitted"].get("history_", ()):
-        row.pop("seconds", None)
+    body = _without_seconds(io.encode(model, arrays))
     return digest((json.dumps(body, sort_keys=True), [arrays[name] for name in sorted(arrays, key=int)]))
+
+
+def _without_seconds(body: Any) -> Any:
+    """Return plain values without the seconds of any history, those of members included."""
+    if isinstance(body, list):
+        return [_without_seconds(part) for part in body]
+    if isinstance(body, dict):
+        return {key: _without_seconds(part) for key, part in body.items() if key != "seconds"}
+    return body
 
 
 def _fit(
