@@ -12,6 +12,7 @@ from corollary import errors
 __all__ = ["WordPieces"]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PRIVATE = 0xF0000  # the first of 131,068 characters that no text has
 
 
 class WordPieces:
@@ -37,14 +38,12 @@ class WordPieces:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> WordPieces:
-        """Learn ``size`` pieces from texts, in lower case."""
+        """Learn ``size`` pieces from texts, in lower case; the same texts give the same pieces in every process."""
         tokenizers = _package()
         inner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
         _dress(inner, tokenizers)
-        trainer = tokenizers.trainers.WordPieceTrainer(
-            vocab_size=size, special_tokens=list(SPECIAL), show_progress=False
-        )
-        inner.train_from_iterator(texts, trainer)
+        inner.model = tokenizers.models.WordPiece(_learned(inner, texts, size, tokenizers), unk_token="[UNK]")
+        inner.add_special_tokens(list(SPECIAL))
         return cls(inner)
 
     @classmethod
@@ -117,6 +116,32 @@ class WordPieces:
 
     def __setstate__(self, state: str) -> None:
         self.__init__(_package().Tokenizer.from_str(state))  # type: ignore[misc]
+
+
+def _learned(inner: Any, texts: Iterable[str], size: int, tokenizers: Any) -> dict[str, int]:
+    """Return pieces and their numbers, by byte-pair merges.
+
+    The package numbers characters inside words, ``##x``, in an order that changes from process to process, and breaks ties
+    by these numbers. So they are given to it as characters of their own, which it sorts.
+    """
+    words = [
+        [word for word, _ in inner.pre_tokenizer.pre_tokenize_str(inner.normalizer.normalize_str(text))]
+        for text in texts
+    ]
+    letters = sorted({letter for text in words for word in text for letter in word})
+    inside = {ord(letter): chr(PRIVATE + i) for i, letter in enumerate(letters)}
+    plain = {PRIVATE + i: letter for i, letter in enumerate(letters)}
+    pairs = tokenizers.Tokenizer(tokenizers.models.BPE())
+    pairs.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL), show_progress=False
+    )
+    marked = (" ".join(word[0] + word[1:].translate(inside) for word in text) for text in words)
+    pairs.train_from_iterator(marked, trainer)
+    return {
+        ("##" if ord(piece[0]) >= PRIVATE else "") + piece.translate(plain): number
+        for piece, number in pairs.get_vocab().items()
+    }
 
 
 def _dress(inner: Any, tokenizers: Any, *, lowercase: bool = True, **habits: Any) -> None:
