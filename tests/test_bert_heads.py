@@ -364,3 +364,13 @@ def test_a_table_of_texts_on_the_command_line(name, tmp_path, monkeypatch, capsy
         found = list(csv.DictReader(file))
     parts = [len(text.split()) for text, _ in rows] if name == "bert-tagger" else [1, 1]
     assert len(found) == 8 * sum(parts) and "prediction" in found[0]
+
+
+def test_the_same_texts_give_the_same_pieces():
+    from corollary.language.subwords import WordPieces
+
+    texts = ["the quick brown fox jumps over the lazy dog", "packs my box with five dozen liquor jugs 😀😀"]
+    first, *others = (WordPieces.train(texts, 80) for _ in range(4))
+    assert all(other.inner.get_vocab() == first.inner.get_vocab() for other in others)
+    assert {"##o", "t", "[MASK]"} <= set(first.inner.get_vocab())
+    assert all(first.unknown not in first.encode(text) for text in texts)
