@@ -41,6 +41,7 @@ ORDER = [
     ["plot"],
     ["callbacks"],
     ["comparison", "reporting"],
+    ["diagnose"],
     ["cli", "__main__"],
 ]
 LEVEL = {room: i for i, rooms in enumerate(ORDER) for room in rooms}

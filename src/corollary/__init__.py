@@ -37,8 +37,8 @@ _TOOLS = {
     "save": "corollary.io",
 }
 _ROOMS = {
-    "attack", "base", "callbacks", "catalog", "data", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim", "plot",
-    "roletable", "testing", "theory",
+    "attack", "base", "callbacks", "catalog", "data", "diagnose", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim",
+    "plot", "roletable", "testing", "theory",
     "bayes", "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
     "networks", "regularisation", "sequences", "sets", "vision",
 }  # fmt: skip

@@ -8,6 +8,7 @@ from corollary import catalog as catalog
 from corollary import completion as completion
 from corollary import connectionism as connectionism
 from corollary import data as data
+from corollary import diagnose as diagnose
 from corollary import embeddings as embeddings
 from corollary import errors as errors
 from corollary import formulas as formulas
