@@ -76,7 +76,11 @@ def offsets_are_small(X: np.ndarray, mean: np.ndarray) -> bool:
 def _descend(G, c, w, y2, level, target, max_sweeps):
     """Sweep eq. 2 over the working set until its own gap, eq. 3, is below ``target``."""
     m = len(w)
-    q = G @ w
+    q = np.zeros(m)  # G w, without waking another library's threads
+    for j in range(m):
+        if w[j] != 0.0:
+            for i in range(m):
+                q[i] += w[j] * G[j, i]
     for sweep in range(max_sweeps):
         for j in range(m):
             if G[j, j] == 0.0:

@@ -17,7 +17,7 @@ from corollary.base import as_tensor
 from corollary.data.sources import Source
 from corollary.engine.learner import State
 from corollary.engine.run import current
-from corollary.linalg import Centred, gram, krylov_svd, largest_eigenpairs, sum_of_squares
+from corollary.linalg import Centred, krylov_svd, largest_eigenpairs, sum_of_squares
 from corollary.linalg.moments import CentredBlocks, moments_of
 from corollary.linear import latent
 
@@ -45,11 +45,16 @@ def covariance(X: Any, k: Any) -> State:
         mean = mean_variance_axis(X, axis=0)[0].astype(X.dtype)
         C = (X.T @ X).toarray()  # (d, d); X itself stays sparse
     else:
-        rows = as_tensor(X[current().shard(n)])
-        mean, C = _mean(rows, n).to(rows.dtype).numpy(), current().sum(gram(rows)).numpy()
+        rows = X[current().shard(n)]
+        mean, C = _blas_mean(rows, n), _scatter(rows)
         if X.dtype == np.float32 and (n * mean**2 > MEAN_HEAVY / (1 + MEAN_HEAVY) * C.diagonal()).any():
-            return _eigen(current().sum(gram(rows - as_tensor(mean))).numpy(), mean, k, n)
+            return _eigen(_scatter(rows - mean), mean, k, n)
     return _eigen(C - n * np.outer(mean, mean), mean, k, n)
+
+
+def _scatter(rows: np.ndarray) -> np.ndarray:
+    """Return XᵀX of all processes' rows, whatever their layout; NumPy sees that it is symmetric and computes half of it."""
+    return current().sum(torch.from_numpy(rows.T @ rows)).numpy()  # type: ignore[no-any-return]
 
 
 def _eigen(C: np.ndarray, mean: np.ndarray, k: Any, n: int) -> State:
@@ -139,6 +144,16 @@ def _mean(rows: Tensor, n: int, chunk: int = 4096) -> Tensor:
     parts = [torch.ones(len(part), dtype=part.dtype) @ part for part in rows.split(chunk)]
     total: Tensor = current().sum(torch.stack(parts).sum(0, dtype=torch.float64))
     return total / n
+
+
+def _blas_mean(rows: np.ndarray, n: int, chunk: int = 4096) -> np.ndarray:
+    """Return the same mean in the type of the rows, by NumPy: beside the scatter one pool of threads is awake, not two."""
+    ones = np.ones(min(chunk, len(rows)), rows.dtype)
+    total = np.zeros(rows.shape[1])
+    for at in range(0, len(rows), chunk):
+        part = rows[at : at + chunk]
+        total += ones[: len(part)] @ part
+    return (current().sum(torch.from_numpy(total)).numpy() / n).astype(rows.dtype)
 
 
 def centred(X: Any, mean: Tensor, total: float) -> Any:
