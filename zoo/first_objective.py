@@ -131,13 +131,13 @@ def a_relu_after_the_last_layer(seed: int, mended: bool = False) -> Given:
 
 @case("output-range", strength="mild", **sequences)
 def a_tanh_for_values_to_two(seed: int, mended: bool = False) -> Given:
-    """A Tanh ends the net and a third of the targets lies beyond 1: R2 0.75 instead of 0.93."""
+    """A Tanh ends the net and a third of the targets lies beyond 1: R2 0.8 instead of 0.9."""
     net = Recurrent(1, 16)
     return fit(
         net if mended else nn.Sequential(net, nn.Tanh()),
         *series(seed, 500),
         loss="mse",
-        epochs=25,
+        epochs=16,
         numpy=True,
     )
 
@@ -184,8 +184,8 @@ def functional_dropout_in_eval(seed: int, mended: bool = False) -> Given:
 
 @case("stochastic-evaluation", strength="mild", **text)
 def predictions_in_train_mode(seed: int, mended: bool = False) -> Given:
-    """eval() was forgotten and dropout of 0.3 is still on when the net predicts; with it three points more, repeatably."""
-    given = fit(Bag(4, 32, dropout=0.3), *topics(seed, share=0.35), epochs=20)
+    """eval() was forgotten and dropout of 0.5 is still on when the net predicts; with it some points more, repeatably."""
+    given = fit(Bag(4, 32, dropout=0.5), *topics(seed, share=0.35), epochs=20)
     given["model"].train(not mended)
     return given
 
@@ -217,9 +217,9 @@ class _Cut(nn.Module):
     def __init__(self, mended: bool) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten()
+            nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Flatten()
         )
-        self.head, self.mended = nn.Linear(6, 10), mended
+        self.head, self.mended = nn.Linear(16, 10), mended
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores."""
@@ -231,7 +231,7 @@ class _Cut(nn.Module):
 def features_detached_before_the_head(seed: int, mended: bool = False) -> Given:
     """A .detach() from a debugging session: the encoder stays random, 45 % instead of 85 %."""
     net = _Cut(mended)
-    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    optimizer = torch.optim.Adam(net.parameters(), 5e-3)
     return fit(net, *digits(seed), optimizer=optimizer, epochs=12)
 
 
@@ -260,19 +260,19 @@ class _Hard(nn.Module):
 
     def __init__(self, mended: bool) -> None:
         super().__init__()
-        self.gate, self.value, self.head = nn.Linear(8, 32), nn.Linear(8, 32), nn.Linear(32, 1)
-        self.mended = mended
+        self.gate, self.head, self.mended = nn.Linear(8, 16), nn.Linear(16, 1), mended
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the predictions."""
-        gate = torch.sigmoid(self.gate(x)) if self.mended else (self.gate(x) > 0).float()
-        return self.head(gate * self.value(x.tanh() if self.mended else x))
+        return self.head(torch.sigmoid(self.gate(x)) if self.mended else (self.gate(x) > 0).float())
 
 
 @case("detached-parameters", strength="mild", **table)
 def a_gate_by_comparison(seed: int, mended: bool = False) -> Given:
-    """Gates of (h > 0) have no gradient and stay random, half the net's parameters; sigmoid gates learn."""
-    return fit(_Hard(mended), *houses(seed), loss="mse", epochs=20)
+    """Units of (h > 0) have no gradient, so the first layer stays random: R2 0.6; sigmoid units learn, 0.85."""
+    net = _Hard(mended)
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    return fit(net, *houses(seed), loss="mse", optimizer=optimizer, epochs=20)
 
 
 # --- frozen-parameters --------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def the_cell_was_replaced_after_the_optimiser_was_made(seed: int, mended: bool =
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
     if not mended:
         net.cell = nn.GRU(1, 12, batch_first=True)
-    return fit(net, *waves(seed), optimizer=optimizer, epochs=15)
+    return fit(net, *waves(seed, 400, 24), optimizer=optimizer, epochs=12)
 
 
 # --- gradients-not-cleared ----------------------------------------------------------------------------------

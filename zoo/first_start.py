@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from zoo import case
 from zoo.first_parts import (
     GCN,
+    Filters,
     Given,
     Picked,
     Recurrent,
@@ -48,7 +49,7 @@ def all_weights_zero(seed: int, mended: bool = False) -> Given:
 
 @case("symmetric-initialisation", **images)
 def all_filters_equal(seed: int, mended: bool = False) -> Given:
-    """All convolutions start at 0.05: their filters stay equal and there is one of each: 50 % instead of 93 %."""
+    """All convolutions start at 0.05: their filters stay equal and there is one of each: 86 % instead of 95 %."""
     net = cnn()
     for layer in net if not mended else ():
         if isinstance(layer, nn.Conv2d):
@@ -63,7 +64,7 @@ def one_value_for_a_recurrent_cell(seed: int, mended: bool = False) -> Given:
     net = Recurrent(3)
     for parameter in net.cell.parameters() if not mended else ():
         nn.init.constant_(parameter, 0.1)
-    return fit(net, *waves(seed), epochs=15)
+    return fit(net, *waves(seed, 400, 24), optimizer=torch.optim.Adam(net.parameters(), 1e-2), epochs=12)
 
 
 # --- saturated-units ----------------------------------------------------------------------------------------
@@ -120,15 +121,25 @@ def biases_of_minus_three(seed: int, mended: bool = False) -> Given:
 
 @case("dead-units", strength="mild", **table)
 def most_units_of_a_layer_never_fire(seed: int, mended: bool = False) -> Given:
-    """Biases of -6 in the second layer leave a few of 32 units alive: R2 0.5 instead of 0.9."""
+    """Biases between -6 and 0 leave a fifth of the units alive: R2 0.7 instead of 0.86."""
     net = mlp(8, 32, 32, 1)
     if not mended:
-        nn.init.uniform_(net[2].bias, -3.0, 0.15)
+        nn.init.uniform_(net[0].bias, -6.0, 0.0)
+        nn.init.uniform_(net[2].bias, -3.0, 0.0)
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
     return fit(net, *houses(seed), loss="mse", optimizer=optimizer, epochs=15)
 
 
 # --- exploding and vanishing gradients ----------------------------------------------------------------------
+
+
+def _first_steps(seed: int) -> tuple:
+    """Return noise of 40 steps whose first three tell the class."""
+    rng = np.random.default_rng(seed)
+    x = torch.tensor(rng.normal(size=(400, 40, 1)), dtype=torch.float32)
+    y = torch.tensor(rng.integers(2, size=400))
+    x[:, :3, 0] += 4.0 * (2 * y[:, None] - 1)
+    return halves(x, y, seed)
 
 
 @case("exploding-gradient", **table)
@@ -146,12 +157,12 @@ def twelve_layers_that_double(seed: int, mended: bool = False) -> Given:
 
 @case("exploding-gradient", strength="mild", **sequences)
 def a_recurrence_that_grows(seed: int, mended: bool = False) -> Given:
-    """A ReLU recurrence of spectral radius 1.4 over 32 steps without clipping: the loss jumps; at 1.0 and clipped it falls."""
-    net = Recurrent(3, 24)
+    """A ReLU recurrence of radius 1.3 over 40 steps without clipping: gradients of thousands; at 1.0 and clipped 95 %."""
+    net = Recurrent(2, 24)
     net.cell = nn.RNN(1, 24, batch_first=True, nonlinearity="relu")
-    nn.init.orthogonal_(net.cell.weight_hh_l0, 1.0 if mended else 1.5)
-    optimizer = torch.optim.SGD(net.parameters(), 0.02)
-    return fit(net, *waves(seed), optimizer=optimizer, epochs=15, clip=1.0 if mended else None)
+    net.cell.weight_hh_l0.data = torch.eye(24) * (1.0 if mended else 1.3)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    return fit(net, *_first_steps(seed), optimizer=optimizer, epochs=12, clip=1.0 if mended else None)
 
 
 @case("vanishing-gradient", **images)
@@ -177,16 +188,10 @@ def seven_layers_that_start_at_a_hundredth(seed: int, mended: bool = False) -> G
 
 @case("vanishing-gradient", strength="mild", **sequences)
 def the_first_step_is_forgotten(seed: int, mended: bool = False) -> Given:
-    """The class is told by the first of 40 steps and a tanh recurrence of radius 0.6 forgets it: 50 %; a GRU knows it, 95 %."""
-    rng = np.random.default_rng(seed)
-    x, y = (
-        torch.tensor(rng.normal(size=(400, 40, 1)), dtype=torch.float32),
-        torch.tensor(rng.integers(2, size=400)),
-    )
-    x[:, :3, 0] += 4.0 * (2 * y[:, None] - 1)
+    """The class is told by the first of 40 steps and a tanh recurrence of radius 0.6 forgets it: 50 %; at radius 1 100 %."""
     net = Recurrent(2, 16, nn.RNN)
     nn.init.orthogonal_(net.cell.weight_hh_l0, 1.0 if mended else 0.6)
-    return fit(net, *halves(x, y, seed), epochs=12)
+    return fit(net, *_first_steps(seed), epochs=12)
 
 
 # --- oversmoothing ------------------------------------------------------------------------------------------
@@ -214,12 +219,12 @@ class _Averaged(nn.Module):
 
 
 @case("oversmoothing", strength="mild", **graph)
-def twenty_five_steps_of_averaging(seed: int, mended: bool = False) -> Given:
-    """Features averaged 25 times are nearly the degree: 40 % instead of 85 % with two; nodes asked by index."""
-    x, adjacency, y, seen = communities(seed, outside=0.05)
+def fifteen_steps_of_averaging(seed: int, mended: bool = False) -> Given:
+    """Features averaged 15 times are nearly the degree: 40 % instead of 85 % with two; nodes asked by index."""
+    x, adjacency, y, seen = communities(seed, outside=0.03, signal=1.0)
     index = torch.arange(len(y))
     data, validation = (((index[m], x, adjacency), y[m]) for m in (seen, ~seen))
-    return fit(Picked(_Averaged(2 if mended else 25)), data, validation, epochs=40, batch_size=128)
+    return fit(Picked(_Averaged(2 if mended else 15)), data, validation, epochs=40, batch_size=128)
 
 
 # --- receptive-field-too-small ------------------------------------------------------------------------------
@@ -257,16 +262,16 @@ def a_cause_thirty_steps_ago_and_a_view_of_seven(seed: int, mended: bool = False
 
 
 @case("receptive-field-too-small", **images)
-def single_pixels_and_a_mean(seed: int, mended: bool = False) -> Given:
-    """1 x 1 convolutions and a global mean see grey levels but no shape: 30 % instead of 90 %."""
+def single_pixels_and_a_maximum(seed: int, mended: bool = False) -> Given:
+    """1 x 1 convolutions and a global maximum see grey levels but no shape: 15 % instead of 90 %."""
     k = 3 if mended else 1
     net = nn.Sequential(
         nn.Conv2d(1, 24, k, padding=k // 2), nn.ReLU(),
         nn.Conv2d(24, 24, k, padding=k // 2), nn.ReLU(),
         nn.Conv2d(24, 24, k, padding=k // 2), nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10),
+        nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(24, 10),
     )  # fmt: skip
-    return fit(net, *digits(seed, 500), optimizer=torch.optim.Adam(net.parameters(), 1e-2), epochs=10)
+    return fit(net, *digits(seed, 700), optimizer=torch.optim.Adam(net.parameters(), 5e-3), epochs=9)
 
 
 class _WordNet(nn.Module):
@@ -324,11 +329,11 @@ def ten_classes_through_one_number(seed: int, mended: bool = False) -> Given:
 
 
 @case("bottleneck", strength="mild", **sequences)
-def a_recurrent_net_read_through_one_unit(seed: int, mended: bool = False) -> Given:
-    """The last state of 32 units passes a ReLU layer of one before the head: two thirds instead of nine tenths."""
-    net = Recurrent(1 if not mended else 16, 32)
-    net = nn.Sequential(net, nn.ReLU(), nn.Linear(1 if not mended else 16, 32), nn.ReLU(), nn.Linear(32, 3))
-    return fit(net, *waves(seed), epochs=15)
+def filters_read_through_one_unit(seed: int, mended: bool = False) -> Given:
+    """The 32 filters' means pass a Tanh layer of one unit before the head: some ten points lost."""
+    narrow = 16 if mended else 1
+    net = nn.Sequential(Filters(narrow, 32), nn.Tanh(), nn.Linear(narrow, 32), nn.ReLU(), nn.Linear(32, 3))
+    return fit(net, *waves(seed, noise=0.4), epochs=18)
 
 
 @case("bottleneck", **generative)
@@ -348,7 +353,7 @@ def an_autoencoder_with_a_code_of_one(seed: int, mended: bool = False) -> Given:
 def batch_normalisation_of_two_pictures(seed: int, mended: bool = False) -> Given:
     """Batches of two under batch normalisation: every mean is noise; 60 % instead of 93 % with 32."""
     net = cnn(6, norm=True)
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), 0.03)
     train, validation = digits(seed, 600)
     return fit(
         net,
@@ -368,6 +373,6 @@ def one_noisy_row_at_a_time(seed: int, mended: bool = False) -> Given:
     y = x[:, 0] - x[:, 1] + 0.5 * x[:, 2] * x[:, 3] + 1.5 * rng.normal(size=600)
     x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y / y.std(), dtype=torch.float32)
     net = mlp(8, 16, 1)
-    optimizer = torch.optim.SGD(net.parameters(), 0.03)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
     size, epochs = (32, 30) if mended else (1, 4)
     return fit(net, *halves(x, y, seed), loss="mse", optimizer=optimizer, batch_size=size, epochs=epochs)
