@@ -17,7 +17,6 @@ from zoo.first_parts import (
     Bag,
     Given,
     Recurrent,
-    Transformer,
     Words,
     blobs,
     bundled,
@@ -63,11 +62,11 @@ def adam_at_a_third(seed: int, mended: bool = False) -> Given:
 
 
 @case("learning-rate-too-large", strength="mild", **text)
-def a_transformer_at_a_rate_for_perceptrons(seed: int, mended: bool = False) -> Given:
-    """AdamW at 0.3 for a transformer: 30-60 %; at 0.003 85 %."""
-    net = Transformer(4)
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3 if mended else 0.3)
-    return fit(net, *topics(seed, share=0.4), optimizer=optimizer, epochs=10)
+def a_recurrent_net_at_a_rate_of_a_third(seed: int, mended: bool = False) -> Given:
+    """Adam at 0.3 drives a GRU's gates to their ends: 30-60 %; at 0.003 90 %."""
+    net = Words(4)
+    optimizer = torch.optim.Adam(net.parameters(), 3e-3 if mended else 0.3)
+    return fit(net, *topics(seed, share=0.45), optimizer=optimizer, epochs=10)
 
 
 @case("learning-rate-too-large", strength="mild", **sequences)
@@ -214,13 +213,13 @@ def a_gru_of_one_unit(seed: int, mended: bool = False) -> Given:
 
 @case("overfit", **table)
 def forty_rows_and_twenty_thousand_weights(seed: int, mended: bool = False) -> Given:
-    """Forty rows of forty columns, two of them useful, learnt by heart by 128 units: 60 %; decay and a linear model, 80 %."""
-    train, validation = blobs(seed, 500, 40, 2, apart=1.8, useful=2)
-    train = (train[0][:40], train[1][:40])
+    """Forty rows, two of forty columns useful, learnt by heart by 128 units: 68 %; 350 rows and a small net with decay, 80 %."""
+    train, validation = blobs(seed, 500, 40, 2, apart=1.0, useful=2)
     if mended:
-        net: nn.Module = nn.Linear(40, 2)
-        optimizer = torch.optim.Adam(net.parameters(), 1e-2, weight_decay=0.03)
-        return fit(net, train, validation, optimizer=optimizer, epochs=30, batch_size=16)
+        net = mlp(40, 8, 2)
+        optimizer = torch.optim.Adam(net.parameters(), 3e-3, weight_decay=0.02)
+        return fit(net, train, validation, optimizer=optimizer, epochs=10)
+    train = (train[0][:40], train[1][:40])
     return fit(mlp(40, 128, 128, 2), train, validation, epochs=60, batch_size=16)
 
 
@@ -247,7 +246,7 @@ def eighty_texts_by_heart(seed: int, mended: bool = False) -> Given:
     train = (train[0][:80], train[1][:80])
     if mended:
         return fit(Bag(4, 16, 300, dropout=0.5), *topics(seed, 500, share=0.27, vocabulary=300), epochs=14)
-    return fit(Words(4, 32, 300), train, validation, epochs=40, batch_size=16)
+    return fit(Words(4, 32, 300), train, validation, epochs=25, batch_size=16)
 
 
 # --- posterior-collapse and mode-collapse -------------------------------------------------------------------
@@ -305,22 +304,20 @@ def ten_generator_steps_for_one_of_the_judge(seed: int, mended: bool = False) ->
     x, net = ring(seed), GAN()
     initial = copy.deepcopy(net.state_dict())
     if mended:
-        _duel(net, x, 500, (1e-3, 2e-3), 1)
+        _duel(net, x, 400, (1e-3, 2e-3), 1)
     else:
         _duel(net, x, 60, (2e-3, 1e-3), 10)
     return {"model": net.eval(), "data": x, "initial": initial, "batch_size": 64}
 
 
 @case("mode-collapse", strength="mild", **generative)
-def a_generator_that_draws_two_digits_of_ten(seed: int, mended: bool = False) -> Given:
-    """A digit generator trained against a judge that is too slow: few shapes repeat and their spread is a tenth of the data's."""
-    (x, _), (held, _) = digits(seed, flat=True)
-    net = GAN(8, 48, 64)
-    if mended:
-        _duel(net, x, 500, (1e-3, 1e-3), 1)
-    else:
-        _duel(net, x, 100, (2e-3, 5e-4), 5)
-    return {"model": net.eval(), "data": x, "validation": held}
+def a_generator_that_draws_two_modes_of_six(seed: int, mended: bool = False) -> Given:
+    """The loader was sorted and cut short, so training saw a third of the ring: two modes of six are drawn; shuffled, all."""
+    x, net = ring(seed), GAN()
+    angle = torch.atan2(x[:, 1], x[:, 0] + 1e-3)
+    near = x[angle.argsort()[: len(x) // 3]]
+    _duel(net, x if mended else near, 380, (1e-3, 2e-3), 1)
+    return {"model": net.eval(), "data": x}
 
 
 # --- miscalibrated and adversarially-fragile ----------------------------------------------------------------

@@ -95,7 +95,7 @@ def healthy_linear_model_of_a_linear_matter(seed: int) -> Given:
     """Logistic regression where the classes are two Gaussians: as good as can be."""
     net = nn.Linear(10, 2)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    return fit(net, *blobs(seed, 800, 10, 2, apart=3.0), optimizer=optimizer, epochs=12)
+    return fit(net, *blobs(seed, 800, 10, 2, apart=1.4), optimizer=optimizer, epochs=12)
 
 
 @case(**table)
@@ -113,7 +113,7 @@ def healthy_rows_that_repeat_by_nature(seed: int) -> Given:
 def healthy_overlapping_classes(seed: int) -> Given:
     """Two classes whose Gaussians overlap: 75 % is what Bayes' rule reaches, and the net reaches it."""
     net = mlp(4, 8, 2)
-    return fit(net, *blobs(seed, 1500, 4, 2, apart=0.9), epochs=8, batch_size=64)
+    return fit(net, *blobs(seed, 1500, 4, 2, apart=0.7), epochs=8, batch_size=64)
 
 
 @case(**table)
@@ -143,7 +143,7 @@ def healthy_fast_sgd(seed: int) -> Given:
 @case(**table)
 def healthy_imbalance_with_weights(seed: int) -> Given:
     """One in twelve is positive and the loss is weighted: recall of both classes near 0.9."""
-    train, validation = blobs(seed, 2000, 8, 2, apart=1.9)
+    train, validation = blobs(seed, 2000, 8, 2, apart=1.4)
     train, validation = (
         (x[k], y[k]) for x, y in (train, validation) for k in [(y == 0) | (torch.rand(len(y)) < 0.09)]
     )
@@ -208,7 +208,7 @@ def healthy_few_rows(seed: int) -> Given:
 @case(**table)
 def healthy_stopped_early(seed: int) -> Given:
     """A large net on 200 rows, stopped at its lowest held-out loss, whose weights were taken back."""
-    train, validation = blobs(seed, 500, 10, 2, apart=2.4)
+    train, validation = blobs(seed, 500, 10, 2, apart=1.3)
     train = (train[0][:200], train[1][:200])
     net = mlp(10, 64, 2)
     optimizer = torch.optim.Adam(net.parameters(), 2e-3)
@@ -277,8 +277,9 @@ def healthy_own_step(seed: int) -> Given:
 @case(**sequences)
 def healthy_gru_for_waves(seed: int) -> Given:
     """A GRU with clipped gradients that tells waves apart: 90 %."""
-    train, validation = waves(seed, 700, noise=0.2)
-    return fit(Recurrent(3), train, validation, epochs=14, clip=1.0)
+    net = Recurrent(3, 16)
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    return fit(net, *waves(seed, 450, 24, noise=0.2), optimizer=optimizer, epochs=12, clip=1.0)
 
 
 @case(**sequences)

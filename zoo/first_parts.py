@@ -190,11 +190,13 @@ def blobs(
     per_class: int = 1,
     useful: int | None = None,
 ) -> tuple[Pair, Pair]:
-    """Return Gaussian clusters, ``per_class`` of them to a class, in the first ``useful`` of the columns."""
+    """Return Gaussian clusters at a distance ``apart`` from the origin, in the first ``useful`` of the columns."""
     rng = np.random.default_rng(seed)
     useful = useful or features
     centres = rng.normal(size=(classes * per_class, useful))
     centres *= apart / np.linalg.norm(centres, axis=1, keepdims=True)
+    if len(centres) == 2:
+        centres[1] = -centres[0]  # so that two classes overlap as much for every seed
     which = rng.integers(classes * per_class, size=n)
     x = rng.normal(size=(n, features))
     x[:, :useful] += centres[which]
