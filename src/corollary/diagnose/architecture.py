@@ -1,0 +1,401 @@
+"""Faults of the architecture: nodes that become alike, fields that are too small, layers that are too narrow, tiny batches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corollary.diagnose.baselines import Problem, _sequence, _tokens, adjacency, baselines, dense, problem
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.graph import _fine
+from corollary.diagnose.subject import quiet
+from corollary.diagnose.trace import WEIGHTED, sensitivity
+
+__all__ = ["CHECKS", "parts_score"]
+
+# --- graphs ----------------------------------------------------------------------------------------------
+
+
+def variation(h: Tensor) -> float:
+    """Return the deviation of nodes from their mean, relative to their size."""
+    h = h.detach().float().reshape(len(h), -1)
+    return float((h - h.mean(0)).norm() / h.norm().clamp_min(1e-12))
+
+
+def oversmoothing(exam: Exam) -> None:
+    """Nodes of a graph whose states have become alike."""
+    s, t = exam.subject, exam.trace
+    if t is None or not s.train.whole:
+        return
+    A = adjacency(s.train)
+    if A is None:
+        return
+    states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == s.train.n]
+    if len(states) < 4:
+        return
+    profile = [variation(c.out) for c in states]
+    hops = _hops(exam, A)
+    exam.facts["node variation"], exam.facts["hops"] = profile, hops
+    first, last = max(profile[:2]), profile[-1]
+    inner = min(profile[len(profile) // 2 :])
+    alike = min(last, inner)
+    likeness = _likeness(states[-1].out)
+    exam.facts["node likeness"] = likeness
+    if _fine(exam) or hops < 3:
+        return
+    if alike < 0.1 * first or alike < 0.05 or likeness > 0.98:
+        said = f"the states of the nodes vary by {alike:.3f} of their size in the last layers, {first:.3f} in the first; cosine {likeness:.3f}"
+        exam.find(
+            "oversmoothing", alike, said, where=states[-1].where, sure=0.9, evidence={"profile": profile}
+        )
+
+
+def _likeness(h: Tensor) -> float:
+    h = h.detach().float()[:500]
+    h = h / h.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return float((h @ h.T).mean())
+
+
+def _hops(exam: Exam, A: np.ndarray) -> int:
+    """Return how many edges away an input still counts: products with the adjacency on the way."""
+    count = 0
+    if exam.trace is not None:
+        n = exam.subject.train.n
+        for c in exam.trace.calls:
+            if c.name in ("matmul", "mm", "spmm", "sparse_mm", "bmm") and isinstance(c.entered, Tensor):
+                count += c.entered.shape[-2:] == (n, n)
+    return count if count else len(exam.trace.layers()) if exam.trace is not None else 0
+
+
+# --- receptive field -------------------------------------------------------------------------------------
+
+
+def parts_score(exam: Exam, steps: Iterable[int]) -> float:
+    """Return what simple models gain from some positions of a sequence or columns of an image only."""
+    s = exam.subject
+    x, y = s.train.x, s.train.y
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or x.ndim < 2:
+        return float("nan")
+    base = exam.baselines
+    if (
+        base is None
+        or not len(base.problem.rows)
+        or len(np.unique(base.problem.rows)) < len(base.problem.rows)
+    ):
+        return float("nan")
+    chosen = torch.as_tensor(list(steps))
+    rows = torch.as_tensor(base.problem.rows)
+    if x.ndim == 2 and not x.is_floating_point():
+        table = _tokens(x[rows][:, chosen].cpu().numpy())
+    elif x.ndim == 3:
+        table = _sequence(dense(x[rows][:, chosen]))
+    elif x.ndim == 2:
+        table = dense(x[rows][:, chosen])
+    else:
+        return float("nan")
+    return baselines(Problem(table, base.problem.y, base.problem.classes, base.problem.rows), None, 30).gain
+
+
+def receptive_field(exam: Exam) -> None:
+    """Outputs that do not see what decides."""
+    s = exam.subject
+    if s.net is None or exam.trace is None or _fine(exam):
+        return
+    x = s.train.x
+    if not isinstance(x, Tensor) or s.train.whole:
+        if s.train.whole:
+            _graph_field(exam)
+        return
+    if (
+        isinstance(s.train.y, Tensor)
+        and s.train.y.ndim >= 2
+        and s.task == "classes"
+        and not s.train.y.is_floating_point()
+    ):
+        _field_of_positions(exam)
+        return
+    if x.ndim not in (2, 3, 4) or (x.ndim == 2 and x.is_floating_point() and not _has_convolution(exam)):
+        return
+    rows = s.train if s.train.n <= 128 else s.train.take(np.arange(128))
+    found = sensitivity(s, s.net, rows)
+    if found is None:
+        return
+    g = found[1].float().abs()
+    if x.ndim <= 3 and g.ndim == 3:
+        axis = 1 if x.ndim == 2 or g.shape[1] == x.shape[1] else 2
+        seen = g.amax((0, 2) if axis == 1 else (0, 1)).cpu().numpy()
+    elif g.ndim == 2:
+        seen = g.amax(0).cpu().numpy()
+    else:
+        seen = None
+    if seen is not None and len(seen) >= 4:
+        blind = np.flatnonzero(seen <= 1e-9 * seen.max())
+        exam.facts["positions seen"] = [int(len(seen) - len(blind)), len(seen)]
+        channels_first = x.ndim == 3 and g.shape[2] == len(seen) and x.shape[1] != len(seen)
+        if len(blind) >= 0.1 * len(seen) and not channels_first:
+            hidden, visible = (
+                parts_score(exam, blind),
+                parts_score(exam, np.setdiff1d(np.arange(len(seen)), blind)),
+            )
+            exam.facts["blind and seen"] = [hidden, visible]
+            if np.isfinite(hidden) and (hidden > 0.15 and hidden > visible + 0.05):
+                said = f"{len(blind)} of {len(seen)} positions have no effect on the output, and say more about the target ({hidden:.2f}) than those that do ({visible:.2f})"
+                exam.find(
+                    "receptive-field-too-small",
+                    len(seen) - len(blind),
+                    said,
+                    where=f"positions {blind[:10].tolist()}",
+                    sure=0.95,
+                )
+                return
+        if channels_first and len(blind) >= 0.1 * len(seen):
+            exam.find("receptive-field-too-small", len(seen) - len(blind),
+                      f"{len(blind)} of {len(seen)} positions have no effect on the output", where="input", sure=0.85)  # fmt: skip
+            return
+    if _has_convolution(exam):
+        exam.facts["try dilation"] = True
+
+
+def _has_convolution(exam: Exam) -> bool:
+    return exam.trace is not None and any(c.name.startswith("conv") for c in exam.trace.calls)
+
+
+def _field_of_positions(exam: Exam) -> None:
+    """Where every position has a class: windows as wide as the field, against wider ones."""
+    s = exam.subject
+    x, y = s.train.x, s.train.y
+    rows = s.train.take(np.arange(min(8, s.train.n)))
+    if y.ndim == 2 and x.shape[1] == y.shape[1]:
+        field = _field_1d(exam, rows)
+        if field is None:
+            return
+        exam.facts["receptive field"] = field
+        narrow, wide = (
+            _window_score(exam, field),
+            _window_score(
+                exam,
+                (max(field[0], 1) * 4 + 4, max(field[1], 1) * 4 + 4)
+                if field[1]
+                else (max(field[0], 1) * 4 + 8, 0),
+            ),
+        )
+        exam.facts["window scores"] = [narrow, wide]
+        if np.isfinite(wide) and wide > narrow + 0.08 and narrow < 0.85:
+            said = f"a position sees {field[0]} steps back and {field[1]} ahead; simple models gain {narrow:.2f} from those and {wide:.2f} from more"
+            exam.find("receptive-field-too-small", sum(field) + 1, said, where="output", sure=0.9)
+    elif y.ndim == 3 and x.ndim == 4:
+        exam.facts["try dilation"] = True
+
+
+def _field_1d(exam: Exam, rows: Any) -> tuple[int, int] | None:
+    s = exam.subject
+    net = s.twin().eval()
+    at = rows.x.shape[1] // 2
+    with quiet(net), torch.no_grad():
+        from corollary.diagnose.subject import main_output
+
+        base = main_output(s.call(net, rows))
+        if base.shape[1] != rows.x.shape[1]:
+            base = base.movedim(1, -1)
+        if base.ndim < 2 or base.shape[1] != rows.x.shape[1]:
+            return None
+        seen = []
+        steps = rows.x.shape[1]
+        for j in range(steps):
+            x = rows.x.clone()
+            x[:, j] = x[:, j].roll(1, 0) if x.is_floating_point() else x[:, j].roll(1, 0)
+            if torch.equal(x, rows.x):
+                continue
+            out = main_output(s.call(net, rows.replaced(x)))
+            out = out if out.shape[1] == steps else out.movedim(1, -1)
+            if float((out[:, at] - base[:, at]).abs().max()) > 1e-6 * float(base.abs().max()):
+                seen.append(j - at)
+    return (-min(seen + [0]), max(seen + [0])) if seen else (0, 0)
+
+
+def _window_score(exam: Exam, field: tuple[int, int]) -> float:
+    """Return what trees gain from windows of inputs around positions."""
+    s = exam.subject
+    x, y = s.train.x.cpu(), s.train.y.cpu()
+    back, ahead = field
+    rng = np.random.default_rng(0)
+    n, steps = y.shape
+    back, ahead = min(back, steps - 1), min(ahead, steps - 1)
+    counted = np.argwhere((y != -100).numpy())
+    pick = counted[rng.choice(len(counted), min(1500, len(counted)), replace=False)]
+    offsets = np.arange(-back, ahead + 1)
+    where = pick[:, 1][:, None] + offsets[None]
+    inside = (where >= 0) & (where < steps)
+    values = x.float().numpy() if x.ndim == 3 else x.float().numpy()[..., None]
+    table = np.where(inside[..., None], values[pick[:, 0][:, None], where.clip(0, steps - 1)], -1.0).reshape(
+        len(pick), -1
+    )
+    target = y.numpy()[pick[:, 0], pick[:, 1]]
+    return baselines(Problem(table, target, True, pick[:, 0]), None, 40).gain
+
+
+def _graph_field(exam: Exam) -> None:
+    """Nodes whose class is said by others further away than the layers reach."""
+    s = exam.subject
+    A = adjacency(s.train)
+    base = exam.baselines
+    if A is None or base is None or not base.held:
+        return
+    hops = _hops(exam, A)
+    if hops > 3 or exam.has("oversmoothing"):
+        return
+    x = dense(s.train.x).reshape(s.train.n, -1)
+    P = A / np.maximum(A.sum(1, keepdims=True), 1e-12)
+    parts = [x]
+    for _ in range(8):
+        parts.append(P @ parts[-1])
+    p = base.problem
+    gain = lambda k: (
+        baselines(Problem(np.concatenate(parts[: k + 1], 1)[p.rows], p.y, p.classes, p.rows), None, 30).gain
+    )  # noqa: E731
+    near, far = gain(hops), max(gain(min(8, 2 * hops + 2)), gain(min(8, hops + 2)))
+    exam.facts["near and far"] = [near, far, hops]
+    if far > near + 0.12:
+        said = f"{hops} layers see {hops} edges far; simple models gain {near:.2f} from there and {far:.2f} from further away"
+        exam.find("receptive-field-too-small", hops, said, where="graph", sure=0.85)
+
+
+# --- narrow layers ---------------------------------------------------------------------------------------
+
+
+def bottleneck(exam: Exam) -> None:
+    """A layer far narrower than those around it, behind which the answer is gone."""
+    s, t = exam.subject, exam.trace
+    if t is None or s.net is None:
+        return
+    states = []
+    for c in t.calls:
+        if c.name in WEIGHTED and c.out.ndim >= 2:
+            states.append((c.where, c.units.shape[1], c))
+    if len(states) < 2:
+        return
+    x = s.train.x
+    inputs = x.shape[1] if isinstance(x, Tensor) and x.ndim == 2 else 10**6
+    widths = [w for _, w, _ in states]
+    inner = list(range(len(widths) - 1))
+    narrow = min(inner, key=lambda i: widths[i])
+    width = widths[narrow]
+    before = max([*widths[:narrow], min(inputs, 10**4)])
+    after = max(widths[narrow + 1 :])
+    exam.facts["narrowest"] = [states[narrow][0], width, before, after]
+    outputs = widths[-1]
+    hour_glass = (
+        max(widths[:narrow], default=0) >= 4 * width and max(widths[narrow + 1 : -1], default=0) >= 4 * width
+    )
+    inner_narrow = hour_glass or (max(widths[:narrow], default=0) >= 8 * width)
+    code = s.task == "reconstruction" and after >= 2 * width and before >= 2 * width
+    if not (inner_narrow or code):
+        return
+    if s.task == "reconstruction":
+        _narrow_code(exam, states[narrow][0], width)
+        return
+    if width >= 16 or _fine(exam):
+        return
+    upstream = next((i for i in range(narrow - 1, -1, -1) if widths[i] >= 4 * width), None)
+    lost = _lost(exam, None if upstream is None else states[upstream][2], states[narrow][2])
+    exam.facts["lost in narrow layer"] = lost
+    if lost is None or lost[0] > lost[1] + 0.06 or width <= max(2, (outputs - 1) // 3):
+        said = f"{states[narrow][0]} is {width} wide between {before} and {after}"
+        said += (
+            ""
+            if lost is None
+            else f"; a simple model gains {lost[0]:.2f} before it and {lost[1]:.2f} after it"
+        )
+        exam.find("bottleneck", width, said, where=states[narrow][0], sure=0.85, repair={"width": 4 * width})
+
+
+def _lost(exam: Exam, before: Any, after: Any) -> tuple[float, float] | None:
+    """Return what simple models gain from the states before and after a layer."""
+    s = exam.subject
+    y = s.train.y
+    if not isinstance(y, Tensor) or before is None:
+        return None
+    # the states are of the traced rows
+    from corollary.diagnose.exam import TRACED
+
+    rows = np.arange(s.train.n)
+    if not s.train.whole and s.train.n > TRACED:
+        rows = np.sort(np.random.default_rng(3).choice(s.train.n, TRACED, replace=False))
+    p = problem(s.train, s.task, rows=rows)
+    if p is None or len(p.rows) != len(rows):
+        return None
+
+    def gain(c: Any) -> float:
+        h = c.out.detach().float()
+        if len(h) != len(rows):
+            return float("nan")
+        h = h.reshape(len(h), -1).cpu().numpy()
+        return baselines(Problem(h[:, :400], p.y, p.classes, p.rows), None, 30).gain
+
+    return gain(before), gain(after)
+
+
+def _narrow_code(exam: Exam, where: str, width: int) -> None:
+    """A code that is smaller than the data's own dimension: what PCA of that size keeps, and of a larger one."""
+    s = exam.subject
+    flat = dense(s.train.x).reshape(s.train.n, -1)
+    flat = flat - flat.mean(0)
+    spectrum = np.square(np.linalg.svd(flat[:1000], compute_uv=False))
+    kept = np.cumsum(spectrum) / spectrum.sum()
+    score = exam.score
+    exam.facts["code"] = {"width": width, "kept": float(kept[min(width, len(kept)) - 1]), "score": score}
+    linear = float(kept[min(width, len(kept)) - 1])
+    double = float(kept[min(4 * width, len(kept)) - 1])
+    if score < 0.9 and linear < 0.8 and double > linear + 0.1 and score > linear - 0.25:
+        said = f"{width} numbers keep {linear:.0%} of the variance, {4 * width} would keep {double:.0%}; the model explains {score:.0%}"
+        exam.find("bottleneck", width, said, where=where, sure=0.85, repair={"latent": 4 * width})
+
+
+# --- batches ---------------------------------------------------------------------------------------------
+
+
+def batch_norm_noise(exam: Exam) -> None:
+    """Running statistics of batch normalisation that are far from those of the data: batches were tiny."""
+    s = exam.subject
+    if s.net is None or exam.trace is None:
+        return
+    norms = [
+        (n, m)
+        for n, m in s.net.named_modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.running_mean is not None
+    ]
+    if not norms:
+        return
+    net = copy.deepcopy(s.net).float()
+    entered: dict[str, Tensor] = {}
+    hooks = []
+    for name, m in net.named_modules():
+        if isinstance(m, nn.modules.batchnorm._BatchNorm):
+            hooks.append(
+                m.register_forward_pre_hook(
+                    lambda mod, args, name=name: entered.__setitem__(name, args[0].detach())
+                )
+            )
+    rows = s.train if s.train.whole or s.train.n <= 512 else s.train.take(np.arange(512))
+    with torch.no_grad(), quiet(net):
+        s.call(net.eval(), rows)
+    for h in hooks:
+        h.remove()
+    off = []
+    for name, m in norms:
+        if name not in entered:
+            continue
+        h = entered[name].movedim(1, -1).reshape(-1, entered[name].shape[1])
+        spread = h.var(0, unbiased=False) + 1e-12
+        off.append(float(((m.running_mean.float() - h.mean(0)).square() / spread).median()))
+    exam.facts["batch norm offset"] = off
+    if s.settings.batch_size is not None and s.settings.batch_size <= 4 and len(norms):
+        exam.facts["tiny batches with norm"] = True
+
+
+CHECKS = (oversmoothing, receptive_field, bottleneck, batch_norm_noise)

@@ -1,0 +1,370 @@
+"""Simple models on simple features: what can be learned from these data at all.
+
+Trees, neighbours and a line are fitted to the training rows; each is scored on rows it did not see (out of the bag, leaving
+one out) and on the validation rows. Inputs of any kind become a table first: pixels and summaries of images, statistics of
+sequences, counts of words, nodes with the means of their neighbours.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from corollary.diagnose.subject import IGNORED, Samples
+
+__all__ = ["Baselines", "Problem", "baselines", "features", "problem"]
+
+ROWS = 1200  # rows of the simple models
+WIDE = 300  # columns they see at most
+NEIGHBOURS = 7
+
+
+@dataclass
+class Problem:
+    """A table with targets: rows are samples, or positions of samples where each has a target of its own."""
+
+    X: np.ndarray
+    y: np.ndarray
+    classes: bool
+    rows: np.ndarray  # which sample each row comes from
+
+
+def dense(x: Tensor) -> np.ndarray:
+    """Return an input as real numbers, what is not finite as zero."""
+    x = x.detach().cpu()
+    x = x.to_dense() if x.layout != torch.strided else x
+    return np.nan_to_num(x.float().numpy(), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def features(samples: Samples, rows: np.ndarray) -> np.ndarray:
+    """Return a table of the inputs of some samples."""
+    parts = []
+    tensors = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor)]
+    if samples.whole:
+        return _graph(samples)[rows]
+    for t in tensors:
+        if not t.ndim or len(t) != samples.n:
+            continue
+        t = t[torch.as_tensor(rows)]
+        if t.ndim == 2 and not t.is_floating_point() and t.shape[1] > 1 and int(t.max()) > 1:
+            parts.append(_tokens(t.cpu().numpy()))
+        elif t.ndim <= 2:
+            parts.append(dense(t).reshape(len(rows), -1))
+        elif t.ndim == 3:
+            parts.append(_sequence(dense(t)))
+        else:
+            parts.append(_image(dense(t)))
+    if not parts:
+        return np.zeros((len(rows), 1), np.float32)
+    return np.concatenate(parts, 1)
+
+
+def _tokens(ids: np.ndarray) -> np.ndarray:
+    size = int(ids.max()) + 1
+    if size > WIDE:
+        kept = np.argsort(-np.bincount(ids.ravel()[ids.ravel() >= 0]))[:WIDE]
+        code = np.full(size + 1, -1)
+        code[kept] = np.arange(len(kept))
+        ids2 = code[ids]
+        size = len(kept)
+    else:
+        ids2 = ids
+    counts = np.zeros((len(ids), size), np.float32)
+    r = np.repeat(np.arange(len(ids)), ids.shape[1])
+    flat = ids2.ravel()
+    np.add.at(counts, (r[flat >= 0], flat[flat >= 0]), 1)
+    ends = ids2[:, [0, -1]].astype(np.float32) if ids.shape[1] > 16 else ids2.astype(np.float32)
+    return np.concatenate([counts, ends], 1)
+
+
+def _sequence(x: np.ndarray) -> np.ndarray:
+    n, steps, width = x.shape
+    stats = [x.mean(1), x.std(1), x.min(1), x.max(1), x[:, 0], x[:, -1], np.abs(np.diff(x, axis=1)).mean(1)]
+    if steps >= 4:
+        stats.append(np.abs(np.fft.rfft(x, axis=1))[:, 1:6].reshape(n, -1))
+    flat = x.reshape(n, -1)
+    if flat.shape[1] > WIDE:
+        flat = _reduced(flat, 30)
+    return np.concatenate([flat, *stats], 1)
+
+
+def _image(x: np.ndarray) -> np.ndarray:
+    n = len(x)
+    x = x.reshape(n, x.shape[1], x.shape[2], -1)
+    t = torch.from_numpy(x)
+    edges = [np.abs(np.diff(x, axis=a)).mean((2, 3)) for a in (2, 3)]
+    stats = [x.mean((2, 3)), x.std((2, 3)), x.max((2, 3)), *edges]
+    small = min(8, x.shape[2]), min(8, x.shape[3])
+    stats.append(F.adaptive_avg_pool2d(t, small).numpy().reshape(n, -1))
+    best = F.adaptive_max_pool2d(t, tuple(min(4, s) for s in small)).numpy().reshape(n, -1)
+    return np.concatenate([*stats, best], 1)
+
+
+def _reduced(flat: np.ndarray, k: int) -> np.ndarray:
+    centred = flat - flat.mean(0)
+    rng = np.random.default_rng(0)
+    sketch = centred @ rng.normal(size=(flat.shape[1], k + 10)).astype(np.float32)
+    Q, _ = np.linalg.qr(centred.T @ sketch)
+    return centred @ Q[:, :k]
+
+
+def _graph(samples: Samples) -> np.ndarray:
+    x = dense(samples.x).reshape(samples.n, -1)
+    A = adjacency(samples)
+    parts = [x]
+    if A is not None:
+        degree = A.sum(1, keepdims=True)
+        P = A / np.maximum(degree, 1e-12)
+        for _ in range(3):
+            parts.append(P @ parts[-1])
+        parts.append(degree)
+    return np.concatenate(parts, 1)
+
+
+def adjacency(samples: Samples) -> np.ndarray | None:
+    """Return the matrix of a graph among the inputs."""
+    for t in [*samples.args[1:], *samples.kwargs.values()]:
+        if not isinstance(t, Tensor):
+            continue
+        if t.ndim == 2 and t.shape[0] == t.shape[1] == samples.n:
+            return np.abs(dense(t))
+        if t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point():
+            A = np.zeros((samples.n, samples.n), np.float32)
+            A[t[0].cpu().numpy(), t[1].cpu().numpy()] = 1
+            return A
+    return None
+
+
+def problem(samples: Samples, task: str, seed: int = 0, rows: np.ndarray | None = None) -> Problem | None:
+    """Return the task as a table, or None where there are no targets."""
+    y = samples.y
+    if not isinstance(y, Tensor) or not y.ndim or samples.n < 8:
+        return None
+    rng = np.random.default_rng(seed)
+    counted = np.flatnonzero(samples.counted.numpy()) if rows is None else rows
+    if len(counted) > ROWS:
+        counted = np.sort(rng.choice(counted, ROWS, replace=False))
+    y = y.detach().cpu()
+    classes = task in ("classes", "binary", "multilabel") or (
+        not y.is_floating_point() and len(torch.unique(y)) <= max(20, int(0.05 * len(y)))
+    )
+    x = samples.x
+    if classes and y.ndim > 1 and not (y.is_floating_point() and task == "classes") and y[0].numel() > 1:
+        if task != "multilabel" and isinstance(x, Tensor) and not samples.whole:
+            local = _positions(x, y, counted, rng)
+            if local is not None:
+                return local
+        y = y.reshape(len(y), -1)
+        spread = [float(y[:, j].float().std()) for j in range(y.shape[1])]
+        y = y[:, int(np.argmax(spread))]
+    elif classes and y.is_floating_point() and y.ndim == 2 and y.shape[1] > 1:
+        y = y.argmax(1)
+    y = y.reshape(len(y), -1).numpy()
+    if classes:
+        target = y[counted, 0]
+        target = np.round(target).astype(int)
+    else:
+        target = y[counted].astype(np.float64)
+        if target.shape[1] > 1:  # the direction in which the targets vary most
+            centred = target - target.mean(0)
+            target = centred @ np.linalg.svd(centred[: min(len(centred), 500)], full_matrices=False)[2][0]
+        target = target.reshape(len(counted))
+    keep = np.isfinite(target) & (target != IGNORED)
+    X = features(samples, counted)
+    return Problem(X[keep], target[keep], classes, counted[keep])
+
+
+def _positions(x: Tensor, y: Tensor, rows: np.ndarray, rng: np.random.Generator) -> Problem | None:
+    """Return windows around positions, where every position has a class."""
+    rows = rows[:400]
+    t = torch.as_tensor(rows)
+    x, y = x[t].cpu(), y[t].cpu()
+    if y.ndim == 2 and x.ndim in (2, 3) and x.shape[1] == y.shape[1]:
+        x = x.float() if x.ndim == 3 else x.float()[..., None]
+        padded = F.pad(x, (0, 0, 4, 4))
+        windows = padded.unfold(1, 9, 1).reshape(*y.shape, -1)  # (n, T, d * 9)
+        source = np.repeat(rows, y.shape[1])
+    elif y.ndim == 3 and x.ndim == 4 and x.shape[2:] == y.shape[1:]:
+        padded = F.pad(x.float(), (3, 3, 3, 3))
+        windows = padded.unfold(2, 7, 1).unfold(3, 7, 1).permute(0, 2, 3, 1, 4, 5).reshape(*y.shape, -1)
+        source = np.repeat(rows, y[0].numel())
+    else:
+        return None
+    flat, target = windows.reshape(-1, windows.shape[-1]).numpy(), y.reshape(-1).numpy()
+    keep = np.flatnonzero(target != IGNORED)
+    keep = np.sort(rng.choice(keep, min(len(keep), 2 * ROWS), replace=False))
+    return Problem(np.nan_to_num(flat[keep]), target[keep].astype(int), True, source[keep])
+
+
+# --- simple models ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Baselines:
+    """Scores of the simple models: on rows of training they did not see, and on validation."""
+
+    problem: Problem
+    chance: float
+    held: dict[str, float] = field(default_factory=dict)  # out of sample, within the training data
+    valid: dict[str, float] = field(default_factory=dict)
+    guesses: dict[str, np.ndarray] = field(default_factory=dict)  # out-of-sample probabilities or numbers
+    valid_guesses: dict[str, np.ndarray] = field(default_factory=dict)
+    valid_problem: Problem | None = None
+    labels: np.ndarray | None = None
+
+    @property
+    def best(self) -> str:
+        """The model that does best out of sample."""
+        return max(self.held, key=lambda k: self.held[k])
+
+    @property
+    def score(self) -> float:
+        """Its score."""
+        return self.held[self.best] if self.held else float("nan")
+
+    @property
+    def valid_score(self) -> float:
+        """The best score on validation of those models."""
+        return max(self.valid.values()) if self.valid else float("nan")
+
+    @property
+    def error(self) -> float:
+        """The standard error of a score at chance."""
+        n = max(2, len(self.problem.y))
+        if not self.problem.classes:
+            return float(np.sqrt(2 / n))
+        return float(np.sqrt(self.chance * (1 - self.chance) / n))
+
+    @property
+    def gain(self) -> float:
+        """The score above chance, as a share of what is possible."""
+        return (self.score - self.chance) / max(1e-9, 1 - self.chance)
+
+
+def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
+    """Return columns by their robust scale, cut at five deviations."""
+    like = X if like is None else like
+    mean, std = like.mean(0), like.std(0)
+    return np.clip((X - mean) / np.where(std > 1e-12, std, 1), -5, 5)
+
+
+def baselines(
+    train: Problem, valid: Problem | None = None, trees: int = 40, quick: bool = False
+) -> Baselines:
+    """Fit the simple models and score them."""
+    y = train.y
+    labels = np.unique(y) if train.classes else None
+    if train.classes:
+        chance = float(np.unique(y, return_counts=True)[1].max() / len(y))
+    else:
+        chance = 0.0
+    found = Baselines(train, chance, valid_problem=valid, labels=labels)
+    if len(y) < 8 or (train.classes and len(labels) < 2):
+        return found
+    S, V = scaled(train.X), None if valid is None else scaled(valid.X, train.X)
+    if valid is not None and V.shape[1] != S.shape[1]:
+        valid = V = None
+    target = _codes(y, labels) if train.classes else (y - y.mean())[:, None]
+    for name, fit in (("trees", _trees), ("neighbours", _near), ("line", _line)):
+        if quick and name == "line":
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            inside, outside = fit(S, V, y, target, labels, trees)
+        _note(found, name, inside, outside, valid)
+    return found
+
+
+def _note(
+    found: Baselines, name: str, inside: np.ndarray, outside: np.ndarray | None, valid: Problem | None
+) -> None:
+    y, labels = found.problem.y, found.labels
+    found.guesses[name] = inside
+    found.held[name] = score_of(inside, y, labels)
+    if outside is not None and valid is not None:
+        found.valid_guesses[name] = outside
+        found.valid[name] = score_of(outside, valid.y, labels, y.var() if labels is None else None)
+
+
+def score_of(
+    guess: np.ndarray, y: np.ndarray, labels: np.ndarray | None, spread: float | None = None
+) -> float:
+    """Return the accuracy of probabilities, or the share of variance that numbers explain."""
+    if labels is not None:
+        return float((labels[guess.argmax(1)] == y).mean())
+    keep = np.isfinite(guess)
+    return 1 - float(np.square(guess[keep] - y[keep]).mean()) / max(1e-300, float(np.var(y)))
+
+
+def _codes(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return (y[:, None] == labels[None]).astype(np.float64)
+
+
+def _trees(
+    S: Any, V: Any, y: Any, target: Any, labels: Any, trees: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    options = {
+        "n_estimators": trees,
+        "bootstrap": True,
+        "oob_score": True,
+        "random_state": 0,
+        "min_samples_leaf": 2,
+    }
+    wide = S.shape[1] > 60
+    if labels is not None:
+        model = ExtraTreesClassifier(**options, max_features="sqrt").fit(S, y)
+        inside = np.nan_to_num(model.oob_decision_function_, nan=1 / len(labels))
+        return inside, None if V is None else model.predict_proba(V)
+    model = ExtraTreesRegressor(**options, max_features=0.33 if wide else 1.0).fit(S, y)
+    return model.oob_prediction_, None if V is None else model.predict(V)
+
+
+def _near(
+    S: Any, V: Any, y: Any, target: Any, labels: Any, trees: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    k = min(NEIGHBOURS, len(S) - 1)
+    index = NearestNeighbors(n_neighbors=k).fit(S)
+    inside = target[index.kneighbors(return_distance=False)].mean(1)
+    outside = None if V is None else target[index.kneighbors(V, return_distance=False)].mean(1)
+    if labels is None:
+        return inside[:, 0] + y.mean(), None if outside is None else outside[:, 0] + y.mean()
+    return inside, outside
+
+
+def _line(
+    S: Any, V: Any, y: Any, target: Any, labels: Any, trees: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Ridge regression, out of sample by the leverages; for classes on their indicators."""
+    n, d = S.shape
+    D = np.concatenate([S, np.ones((n, 1))], 1)
+    best, chosen = None, None
+    for penalty in (1e-2 * n, 1e-1 * n, n) if d > n / 4 else (1e-3 * n, 1e-1 * n):
+        G = D.T @ D
+        G[np.diag_indices(d)] += penalty
+        H = np.linalg.solve(G, D.T)
+        W = H @ target
+        leverage = np.einsum("nd,dn->n", D, H)
+        inside = D @ W
+        inside = (inside - leverage[:, None] * target) / np.maximum(1e-6, 1 - leverage)[:, None]
+        loss = float(np.square(inside - target).mean())
+        if best is None or loss < best:
+            best, chosen = loss, (inside, W)
+    inside, W = chosen
+    outside = None if V is None else np.concatenate([V, np.ones((len(V), 1))], 1) @ W
+    if labels is None:
+        return inside[:, 0] + y.mean(), None if outside is None else outside[:, 0] + y.mean()
+    return inside, outside
+
+
+def ridge_score(X: np.ndarray, y: np.ndarray) -> float:
+    """Return the share of variance that a line explains, in sample."""
+    return float(Ridge(1e-3).fit(X, y).score(X, y))

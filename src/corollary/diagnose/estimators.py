@@ -1,0 +1,81 @@
+"""A fitted estimator of the library as a subject: it supplies its module, its reading of the data, its loss and its history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corollary import errors
+from corollary.diagnose.subject import OWNER, Samples, Settings, Subject
+
+__all__ = ["subject_of"]
+
+
+def subject_of(
+    model: Any,
+    data: Any,
+    validation: Any,
+    loss: Any,
+    settings: Settings,
+    history: Any,
+    initial: Any,
+    step: Any,
+) -> Subject:
+    """Return the subject of an estimator."""
+    module = getattr(model, "module_", None)
+    if (
+        module is None
+        and hasattr(model, "module")
+        and isinstance(getattr(model, "module", None), torch.nn.Module)
+    ):
+        module = model.module
+    if module is None and not hasattr(model, "get_params"):
+        raise errors.kind(OWNER, "model must be a torch module or a fitted estimator", type(model).__name__)
+    history = history if history is not None else getattr(model, "history_", None)
+    train, criterion = _samples(model, data)
+    valid = None if validation is None else _samples(model, validation)[0]
+    if hasattr(model, "_plan") and settings.learning_rate is None:
+        plan = model._plan()
+        rate = plan.learning_rate if isinstance(plan.learning_rate, (int, float)) else None
+        settings = Settings(
+            str(plan.optimizer), rate, float(plan.weight_decay or 0.0), float((plan.optimizer_options or {}).get("momentum", 0.0)),
+            str(plan.optimizer) in ("adamw", "muon"), settings.batch_size or min(int(plan.batch_size), 4096),
+        )  # fmt: skip
+    return Subject(
+        module, train, valid, loss=loss if loss is not None else criterion, settings=settings, history=history,
+        initial=initial, step=step, owner=model,
+    )  # fmt: skip
+
+
+def _samples(model: Any, data: Any) -> tuple[Samples, Any]:
+    """Return samples as the estimator's module sees them, with its criterion."""
+    from corollary.diagnose.examine import read
+
+    if not hasattr(model, "_batches") or not hasattr(model, "_further"):
+        return read(data), None
+    X, y = (
+        (data.X, data.y)
+        if hasattr(data, "X") and hasattr(data, "y")
+        else data
+        if isinstance(data, tuple)
+        else (data, None)
+    )
+    given = model._further(X, y)
+    batches = model._batches(given)
+    batch = next(iter(batches.epoch(None, len(batches))))
+    objective = model._aim()
+    criterion = getattr(objective, "criterion", None)
+    name = None
+    if criterion is not None:
+        kind = type(criterion).__name__
+        name = (
+            "cross_entropy"
+            if kind == "CrossEntropy" and criterion.axis == 1
+            else lambda out, target: criterion(out, target).mean()
+        )
+    target = batch.target
+    args = [t for t in batch.inputs]
+    n = len(target) if isinstance(target, Tensor) and target.ndim else batch.size
+    return Samples(args, {}, target, n), name

@@ -1,0 +1,201 @@
+"""Short trainings of copies, with one setting changed and with none: what the descent is asked by.
+
+A run is measured by the mean loss in evaluation mode over rows that are the same for all runs. Runs share their order of
+batches, so that a difference comes from the setting.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corollary.diagnose.objectives import quality
+from corollary.diagnose.subject import Samples, Subject, main_output, quiet
+
+__all__ = ["Lab", "Result"]
+
+WATCHED = 512  # rows on which a run is measured
+
+
+@dataclass
+class Result:
+    """How a run went: the loss and score before and after, on training and on held-out rows."""
+
+    loss: float
+    score: float
+    before: float
+    losses: list[float] = field(default_factory=list)
+    valid_loss: float = float("nan")
+    valid_score: float = float("nan")
+    net: nn.Module | None = None
+    steps: int = 0
+
+
+class Lab:
+    """Trains copies of a subject's module for a bounded time."""
+
+    def __init__(self, subject: Subject, deadline: float) -> None:
+        self.subject, self.deadline = subject, deadline
+        rng = np.random.default_rng(1)
+        self.pool = self._labelled(subject.train)
+        rows = (
+            self.pool if len(self.pool) <= WATCHED else np.sort(rng.choice(self.pool, WATCHED, replace=False))
+        )
+        self.watched = subject.train if subject.train.whole else subject.train.take(rows)
+        self.held: Samples | None = None
+        if subject.valid is not None:
+            free = self._labelled(subject.valid)
+            rows = free if len(free) <= WATCHED else np.sort(rng.choice(free, WATCHED, replace=False))
+            self.held = subject.valid if subject.valid.whole else subject.valid.take(rows)
+        self.cost = float("nan")  # seconds per step
+        self.runs: dict[str, Result] = {}
+
+    @staticmethod
+    def _labelled(samples: Samples) -> np.ndarray:
+        return np.flatnonzero(samples.counted.numpy())
+
+    def measure(self, net: nn.Module, samples: Samples | None) -> tuple[float, float]:
+        """Return loss and score in evaluation mode."""
+        if samples is None:
+            return float("nan"), float("nan")
+        was = net.training
+        net.eval()
+        with torch.no_grad(), quiet(net):
+            torch.manual_seed(0)
+            out = self.subject.call(net, samples)
+            target = self.subject.target(samples)
+            target = target.to(main_output(out).device) if isinstance(target, Tensor) else target
+            keep = samples.counted
+            z = main_output(out)
+            if samples.whole and not bool(keep.all()):
+                from corollary.diagnose.subject import _kept
+
+                out, target = _kept(out, keep), target[keep]
+                z = main_output(out)
+            loss = float(self.subject.criterion(out, target))
+            score, _ = quality(z, target, self.subject.task)
+        net.train(was)
+        return loss, score
+
+    def steps_for(self, seconds: float, least: int = 20, most: int = 400) -> int:
+        """Return how many steps fit into some seconds."""
+        if math.isnan(self.cost):
+            self.cost = self._time_step()
+        return int(np.clip(seconds / max(self.cost, 1e-5), least, most))
+
+    def _time_step(self) -> float:
+        net = self.subject.twin()
+        size = min(32, max(1, len(self.pool)))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+        batch = self._batch(np.random.default_rng(0), size)
+        times = []
+        net.train()
+        with quiet(net):
+            for _ in range(3):
+                begin = time.perf_counter()
+                optimizer.zero_grad()
+                self.subject.loss(net, batch).backward()
+                optimizer.step()
+                times.append(time.perf_counter() - begin)
+        return min(times) * 1.3
+
+    def _batch(self, rng: np.random.Generator, size: int) -> Samples:
+        train = self.subject.train
+        return (
+            train if train.whole else train.take(rng.choice(self.pool, size, replace=size > len(self.pool)))
+        )
+
+    def run(
+        self,
+        name: str,
+        net: nn.Module,
+        *,
+        steps: int,
+        rate: float,
+        optimizer: str = "adam",
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        decoupled: bool = False,
+        batch_size: int = 32,
+        rows: np.ndarray | None = None,
+        change: Any = None,
+        watched: Samples | None = None,
+        anneal: bool = False,
+        criterion: Any = None,
+        state: dict[str, Any] | None = None,
+    ) -> Result:
+        """Train a net and say how it went; the result is kept under its name."""
+        subject = self.subject
+        params = [p for p in net.parameters() if p.requires_grad]
+        made = _optimizer(params, optimizer, rate, weight_decay, momentum, decoupled)
+        watched = watched or self.watched
+        before, _ = self.measure(net, watched)
+        rng = np.random.default_rng(7)
+        pool = self.pool if rows is None else rows
+        size = max(1, min(batch_size, len(pool)))
+        losses: list[float] = []
+        net.train()
+        old = subject.criterion
+        done = 0
+        with quiet(net):
+            torch.manual_seed(0)
+            order = rng.permutation(pool)
+            at = 0
+            for i in range(steps):
+                if time.perf_counter() > self.deadline:
+                    break
+                if at + size > len(order):
+                    order, at = rng.permutation(pool), 0
+                batch = subject.train if subject.train.whole else subject.train.take(order[at : at + size])
+                at += size
+                if change is not None:
+                    batch = change(batch)
+                if anneal:
+                    for g in made.param_groups:
+                        g["lr"] = rate * (0.02 + 0.98 * min(1.0, 2 * (1 - i / steps)))
+                made.zero_grad()
+                if criterion is not None:
+                    subject.criterion = criterion
+                try:
+                    loss = subject.loss(net, batch)
+                finally:
+                    subject.criterion = old
+                if not loss.requires_grad:
+                    break
+                loss.backward()
+                made.step()
+                losses.append(float(loss.detach()))
+                done += 1
+                if not math.isfinite(losses[-1]):
+                    break
+        watched = change(watched) if change is not None else watched
+        if criterion is not None:
+            subject.criterion = criterion
+        try:
+            loss_after, score = self.measure(net, watched)
+            held = None if self.held is None else (change(self.held) if change is not None else self.held)
+            valid_loss, valid_score = self.measure(net, held)
+        finally:
+            subject.criterion = old
+        result = Result(loss_after, score, before, losses, valid_loss, valid_score, net, done)
+        self.runs[name] = result
+        return result
+
+
+def _optimizer(
+    params: list[Any], name: str, rate: float, decay: float, momentum: float, decoupled: bool
+) -> Any:
+    if name.startswith("sgd"):
+        return torch.optim.SGD(params, lr=rate, momentum=momentum, weight_decay=decay)
+    if name.startswith("rmsprop"):
+        return torch.optim.RMSprop(params, lr=rate, weight_decay=decay)
+    if name.startswith("adagrad"):
+        return torch.optim.Adagrad(params, lr=rate, weight_decay=decay)
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    return kind(params, lr=rate, weight_decay=decay)

@@ -1,0 +1,461 @@
+"""Faults of the objective: what the loss is given, what it rewards, what outputs can reach, whether they stand still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.objectives import quality
+from corollary.diagnose.subject import IGNORED, Samples, copied, main_output, quiet
+
+__all__ = ["CHECKS"]
+
+UNIT = 1e-3  # how near to one the sums of probabilities are
+ROWS = 256
+
+
+def _part(samples: Samples, rows: int = ROWS) -> Samples:
+    return samples if samples.whole or samples.n <= rows else samples.take(np.arange(rows))
+
+
+def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
+    """Return which loss on logits the user's is: "cross_entropy" or "bce_with_logits", by name or by its values."""
+    c = exam.subject.criterion
+    if c.name in ("cross_entropy", "bce_with_logits"):
+        return c.name
+    if c.name != "custom" or not c.was_given:
+        return None
+    try:
+        value = float(c(z, y))
+        if not y.is_floating_point() and z.ndim == y.ndim + 1:
+            if abs(value - float(F.cross_entropy(z, y.long()))) < 1e-4 * (1 + abs(value)):
+                return "cross_entropy"
+        if z.numel() == y.numel():
+            same = float(F.binary_cross_entropy_with_logits(z.reshape(-1), y.reshape(-1).to(z.dtype)))
+            if abs(value - same) < 1e-4 * (1 + abs(value)):
+                return "bce_with_logits"
+    except (RuntimeError, ValueError, IndexError):
+        return None
+    return None
+
+
+def _class_axis(z: Tensor, y: Tensor) -> int:
+    if (
+        z.ndim > 2
+        and not y.is_floating_point()
+        and z.shape[:-1] == y.shape
+        and (z.shape[0], *z.shape[2:]) != tuple(y.shape)
+    ):
+        return z.ndim - 1
+    return 1
+
+
+def double_softmax(exam: Exam) -> None:
+    """Probabilities handed to a loss that takes logits."""
+    s = exam.subject
+    z, y = main_output(s.output), s.train.y
+    if z is None or not isinstance(y, Tensor) or z.ndim < 1:
+        return
+    z = z.detach().float().cpu()
+    kind = _like_logits(exam, z, y.cpu())
+    if kind is None and s.criterion.name == "custom" and s.task == "classes":
+        kind = "maybe"
+    if kind in ("cross_entropy", "maybe") and z.ndim >= 2 and not (y.is_floating_point() and y.ndim < z.ndim):
+        axis = _class_axis(z, y)
+        if z.shape[axis] < 2:
+            return
+        sums = z.sum(axis)
+        positive = bool((z >= -1e-6).all()) and bool((z <= 1 + 1e-6).all())
+        off = float((sums - 1).abs().max())
+        if positive and off < UNIT and (kind == "cross_entropy" or _maximum_at_logits(exam, z, y)):
+            said = f"outputs are probabilities already (rows sum to 1 within {off:.0e}), and the loss applies a softmax to them"
+            exam.find("double-softmax", 1 - off, said, where="output")
+    elif kind == "bce_with_logits":
+        last = _last_call(exam)
+        bounded = bool(((z >= 0) & (z <= 1)).all())
+        if bounded and (last == "sigmoid" or float(z.std()) > 1e-4) and last in ("sigmoid", "softmax", ""):
+            said = "outputs lie between 0 and 1 already, and the loss applies a sigmoid to them"
+            exam.find("double-softmax", 1.0, said, where="output")
+
+
+def _maximum_at_logits(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """Whether the loss of probabilities is that of logits: it stays well above zero for a perfect answer."""
+    if y.is_floating_point():
+        return False
+    k = z.shape[1]
+    if z.ndim != 2:
+        return False
+    ideal = F.one_hot(y.long().clamp(0, k - 1), k).float()
+    try:
+        value = float(exam.subject.criterion(ideal * (1 - 1e-6) + 1e-6 / k, y))
+    except (RuntimeError, ValueError, IndexError):
+        return False
+    return abs(value - float(F.cross_entropy(ideal, y.long()))) < 1e-2
+
+
+def _last_call(exam: Exam) -> str:
+    """Return the operation that made the output, where it is one of the known ones."""
+    if exam.trace is None or not exam.trace.calls:
+        return ""
+    z = main_output(exam.trace.output)
+    for c in reversed(exam.trace.calls):
+        if c.out is z or (c.out.shape == z.shape and torch.equal(c.out.detach(), z.detach())):
+            return c.name
+        if c.out.numel() == z.numel() and torch.equal(c.out.detach().reshape(-1), z.detach().reshape(-1)):
+            return c.name
+    return ""
+
+
+# --- wrong loss ------------------------------------------------------------------------------------------
+
+
+def wrong_loss(exam: Exam) -> None:
+    """A loss that does not belong to the target, or whose best output is not the right one."""
+    s = exam.subject
+    c, y = s.criterion, s.train.y
+    z = main_output(s.output)
+    if z is None or not isinstance(y, Tensor) or not c.was_given:
+        return
+    z, yc = z.detach().float().cpu(), y.detach().cpu()
+    try:
+        with torch.no_grad():
+            float(c(s.output, y.to(main_output(s.output).device)))
+    except Exception as error:
+        said = f"the loss cannot take output {tuple(z.shape)} and target {tuple(y.shape)}: {str(error)[:120]}"
+        exam.find("wrong-loss", float("nan"), said, where="loss")
+        return
+    if _numbers_for_classes(exam, z, yc) or _not_log(exam, z, yc):
+        return
+    _one_class(exam, z)
+    if c.custom:
+        _best_output(exam, z, yc)
+    _broadcast(exam, z, yc)
+
+
+def _numbers_for_classes(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """Squared errors of class numbers."""
+    c = exam.subject.criterion
+    values = torch.unique(y[:5000].float())
+    numeric = c.name in ("mse", "l1", "huber") or (c.name == "custom" and exam.subject.task == "regression")
+    if not numeric or z.numel() != y.numel() or y.ndim > 2 or (y.ndim == 2 and y.shape[1] > 1):
+        return False
+    whole = bool((values == values.round()).all())
+    few = len(values) <= 20 and len(y) >= 3 * len(values)
+    if not (whole and few and len(values) >= 2):
+        return False
+    from_zero = float(values.min()) in (0.0, 1.0, -1.0) and bool((values[1:] - values[:-1] <= 2).all())
+    integer = not y.is_floating_point()
+    ordered = _ordered(exam) if len(values) > 2 else False
+    if from_zero and (integer or len(values) == 2 or not ordered) and not (ordered and len(values) > 10):
+        said = (
+            f"targets are {len(values)} classes, {values[:5].tolist()}, and the loss treats them as numbers"
+        )
+        exam.find("wrong-loss", len(values), said, where="loss", repair={"loss": "cross_entropy"})
+        return True
+    return False
+
+
+def _ordered(exam: Exam) -> bool:
+    """Whether classes behave as numbers: a line through them explains what trees explain."""
+    base = exam.baselines
+    if base is None or not base.held:
+        return True
+    if base.problem.classes:
+        from corollary.diagnose.baselines import Problem, baselines
+
+        p = base.problem
+        as_numbers = baselines(Problem(p.X, p.y.astype(float), False, p.rows), None, 30)
+        return as_numbers.score > 0.9 or as_numbers.score > base.gain
+    counts = np.unique(base.problem.y, return_counts=True)[1]
+    return float(counts.min() / counts.max()) < 0.3
+
+
+def _not_log(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """The negative log-likelihood of what are no log-probabilities."""
+    c = exam.subject.criterion
+    if c.name != "nll" or z.ndim < 2:
+        return False
+    total = z.logsumexp(1)
+    off = float(total.abs().max())
+    if off > 0.05:
+        probabilities = bool((z >= 0).all()) and float((z.sum(1) - 1).abs().max()) < UNIT
+        what = "probabilities without logarithm" if probabilities else "logits"
+        said = f"the loss takes log-probabilities, whose exponentials sum to 1; the outputs are {what} (log-sum {off:.3g})"
+        exam.find("wrong-loss", off, said, where="loss", repair={"loss": "cross_entropy"})
+        return True
+    return False
+
+
+def _one_class(exam: Exam, z: Tensor) -> None:
+    c = exam.subject.criterion
+    if c.name in ("cross_entropy", "nll") and z.ndim >= 2 and z.shape[1] == 1:
+        said = "a softmax over one output is always 1: the loss is zero whatever the model says"
+        exam.find("wrong-loss", 0.0, said, where="loss", repair={"loss": "bce_with_logits"})
+
+
+def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
+    """Ask the user's loss about a perfect output, a poor one and the opposite one."""
+    s = exam.subject
+    if not isinstance(s.output, Tensor):
+        return
+    n = min(len(z), ROWS)
+    z, y = z[:n], y[:n]
+    if s.task == "classes" and not y.is_floating_point() and z.ndim == 2 and y.ndim == 1:
+        k = z.shape[1]
+        good = F.one_hot(y.long().clamp(0, k - 1), k).float()
+        if bool((z >= 0).all()) and float((z.sum(1) - 1).abs().max()) < UNIT:  # probabilities
+            outputs = [
+                good * 0.98 + 0.02 / k,
+                torch.full_like(good, 1 / k),
+                good.roll(1, 1) * 0.98 + 0.02 / k,
+            ]
+        elif bool((z <= 0).all()) and float(z.logsumexp(1).abs().max()) < UNIT:
+            outputs = [
+                (good * 6).log_softmax(1),
+                torch.zeros_like(good).log_softmax(1),
+                (good.roll(1, 1) * 6).log_softmax(1),
+            ]
+        else:
+            outputs = [good * 6, torch.zeros_like(good), good.roll(1, 1) * 6]
+    elif s.task in ("regression", "binary", "multilabel") and z.numel() == y.numel():
+        t = y.reshape(z.shape).float()
+        if s.task == "regression":
+            spread = float(t.std()) or 1.0
+            noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * spread
+            outputs = [t, t + noise, t + 3 * noise]
+        elif bool(((z >= 0) & (z <= 1)).all()):
+            outputs = [t * 0.98 + 0.01, torch.full_like(t, 0.5), (1 - t) * 0.98 + 0.01]
+        else:
+            outputs = [(2 * t - 1) * 5, torch.zeros_like(t), (1 - 2 * t) * 5]
+    else:
+        return
+    with torch.no_grad():
+        try:
+            good, flat, bad = (float(s.criterion(o, y)) for o in outputs)
+        except Exception:
+            return
+    exam.facts["loss of right, none, wrong"] = [good, flat, bad]
+    slack = 1e-6 * (1 + abs(flat))
+    if good > bad - slack or good > flat + slack:
+        said = f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: it does not reward being right"
+        exam.find("wrong-loss", good - bad, said, where="loss")
+
+
+def _broadcast(exam: Exam, z: Tensor, y: Tensor) -> None:
+    """Outputs (n, 1) beside targets (n,) become a table (n, n), whose best output is the mean."""
+    s = exam.subject
+    numeric = s.criterion.name in ("mse", "l1", "huber") or (
+        s.criterion.name == "custom" and s.task == "regression"
+    )
+    if not numeric or z.shape == y.shape or z.numel() != y.numel() or len(y) < 8:
+        return
+    if s.criterion.custom:
+        with torch.no_grad():
+            as_given = float(s.criterion(z, y))
+            aligned = float(s.criterion(z, y.reshape(z.shape)))
+        differs = abs(as_given - aligned) > 1e-3 * (abs(aligned) + 1e-9)
+        if not differs:
+            spread = y.float().reshape(z.shape)
+            with torch.no_grad():
+                differs = float(s.criterion(spread, y)) > 1e-6 + 10 * float(s.criterion(spread, spread))
+    else:
+        score, _ = quality(z, y, "regression")
+        reach = exam.baselines.score if exam.baselines is not None and exam.baselines.held else 0.0
+        differs = abs(score) < 0.05 and reach > 0.3 and float(z.std()) < 0.15 * float(y.float().std())
+    if differs:
+        said = f"output {tuple(z.shape)} and target {tuple(y.shape)} are broadcast to a table: every output is compared with every target"
+        exam.find(
+            "wrong-loss",
+            float("nan"),
+            said,
+            where="loss",
+            repair={"loss": "mse"},
+            sure=1.0 if s.criterion.custom else 0.8,
+        )
+
+
+# --- range -----------------------------------------------------------------------------------------------
+
+
+def _last_layer(exam: Exam, net: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of the last module with weights, in the order of calls."""
+    if exam.trace is None:
+        return []
+    parts = dict(net.named_modules())
+    for c in reversed(exam.trace.calls):
+        if (
+            c.name in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
+            and c.where in parts
+        ):
+            own = list(parts[c.where].parameters(recurse=False))
+            if own:
+                return own
+    return []
+
+
+def reachable(exam: Exam) -> tuple[Tensor, Tensor] | None:
+    """Return the least and greatest outputs that large weights of the last layer reach, per output."""
+    s = exam.subject
+    net = copied(s.net).float()
+    own = _last_layer(exam, net)
+    if not own:
+        return None
+    before = [p.detach().clone() for p in own]
+    found = []
+    with torch.no_grad(), quiet(net):
+        rows = _part(s.train)
+        for factor in (1e4, -1e4):
+            for p, b in zip(own, before):
+                noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
+                p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
+            found.append(main_output(s.call(net.eval(), rows)).detach().float().cpu())
+    z = torch.cat(found)
+    z = z.reshape(len(z), -1)
+    return z.min(0).values, z.max(0).values
+
+
+def output_range(exam: Exam) -> None:
+    """Targets that no weights of the last layer can reach."""
+    s = exam.subject
+    target = s.target(s.train)
+    z = main_output(s.output)
+    if s.net is None or z is None or not isinstance(target, Tensor) or exam.has("double-softmax"):
+        return
+    if s.task == "density" or not bool(torch.isfinite(z).all()):
+        return
+    ends = reachable(exam)
+    if ends is None:
+        return
+    low, high = ends
+    z = z.detach().float().cpu()
+    if s.task in ("regression", "reconstruction"):
+        y = target.detach().float().cpu()
+        if y.numel() != z.numel():
+            return
+        y = y.reshape(len(y), -1)
+        y = y[(y != IGNORED).all(1)]
+        spread = float(y.std()) or 1.0
+        slack = 0.02 * spread
+        bounded = (high - low) < 1e3 * (spread + float(y.abs().max()))
+        below = (
+            (y < low.min() - slack)
+            if float(low.min()) > -1e3 * (spread + 1)
+            else torch.zeros_like(y, dtype=torch.bool)
+        )
+        above = (
+            (y > high.max() + slack)
+            if float(high.max()) < 1e3 * (float(y.abs().max()) + 1)
+            else torch.zeros_like(y, dtype=torch.bool)
+        )
+        share = float((below | above).float().mean())
+        exam.facts["output range"] = [float(low.min()), float(high.max())]
+        limit = 0.01 if s.task == "regression" else 0.03
+        if share > limit:
+            said = f"{share:.1%} of the targets lie outside {float(low.min()):.3g} to {float(high.max()):.3g}, beyond which the last activation lets no output"
+            exam.find("output-range", share, said, where=_last_call(exam) or "output")
+        elif bool(bounded.any()) and share == 0:
+            exam.facts["bounded output"] = True
+        return
+    width = float((high - low).max())
+    exam.facts["output range"] = [float(low.min()), float(high.max())]
+    last = _last_call(exam)
+    if s.task == "classes" and z.ndim >= 2 and s.criterion.name in ("cross_entropy", "custom"):
+        k = z.shape[_class_axis(z, target)]
+        least = float(np.log1p((k - 1) * np.exp(-min(width, 50.0))))
+        if width < 20 and least > 0.1 * np.log(k):
+            said = f"logits can only span {width:.3g}, so that the loss stays above {least:.3g} whatever is learned"
+            exam.find("output-range", width, said, where=last or "output")
+            return
+    if s.task in ("classes", "binary", "multilabel") and s.criterion.name in (
+        "cross_entropy",
+        "bce_with_logits",
+        "custom",
+    ):
+        floor = float(low.min())
+        stuck = float((z <= floor + 1e-9).float().mean()) if floor > -1.0 else 0.0
+        if floor > -1e-6 and float(high.max()) > 100 and (stuck > 0.15 or s.task != "classes"):
+            said = (
+                f"outputs cannot be negative, and {stuck:.0%} of them are at zero, where no gradient passes"
+            )
+            exam.find("output-range", stuck, said, where=last or "output")
+        elif s.task != "classes" and width < 5:
+            said = f"logits can only span {float(low.min()):.3g} to {float(high.max()):.3g}"
+            exam.find("output-range", width, said, where=last or "output")
+
+
+# --- evaluation ------------------------------------------------------------------------------------------
+
+
+def stochastic_evaluation(exam: Exam) -> None:
+    """Outputs that change from call to call, or with the other rows of the batch."""
+    s = exam.subject
+    if s.given is None or s.output is None:
+        return
+    generative = any(hasattr(s.given, n) for n in ("encode", "sample"))
+    rows = _part(s.train, 64)
+    if rows.whole:
+        outs = _twice(exam, rows, rows)
+    else:
+        outs = _twice(exam, rows, rows)
+    change = _relative(*outs)
+    if change > 1e-4 and not generative:
+        said = f"two calls on the same rows differ by {change:.1%} of the outputs' size"
+        exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
+        return
+    if rows.whole or rows.n < 8:
+        return
+    half = rows.take(np.arange(rows.n // 2))
+    net = copied(s.given)
+    net.train(s.mode)
+    _restore_modes(s.given, net)
+    with torch.no_grad(), quiet(net):
+        whole, part = main_output(s.call(net, rows)), main_output(s.call(net, half))
+    if whole.ndim and part.ndim and len(whole) == rows.n and len(part) == half.n:
+        change = _relative(whole[: half.n], part)
+        if change > 1e-2 and not generative:
+            said = f"outputs change by {change:.1%} with what else is in the batch"
+            exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
+
+
+def _restore_modes(given: nn.Module, net: nn.Module) -> None:
+    for a, b in zip(given.modules(), net.modules()):
+        b.training = a.training
+
+
+def _twice(exam: Exam, first: Samples, second: Samples) -> tuple[Tensor, Tensor]:
+    s = exam.subject
+    outs = []
+    for seed, rows in ((1, first), (2, second)):
+        net = copied(s.given)
+        _restore_modes(s.given, net)
+        with torch.no_grad(), quiet(net):
+            torch.manual_seed(seed)
+            outs.append(main_output(s.call(net, rows)).detach().float())
+    return outs[0], outs[1]
+
+
+def _relative(a: Tensor, b: Tensor) -> float:
+    if a.shape != b.shape:
+        return 0.0
+    a, b = a.float(), b.float()
+    both = torch.isfinite(a) & torch.isfinite(b)
+    if not bool(both.any()):
+        return 0.0
+    size = float(a[both].std(unbiased=False)) + 1e-3 * float(a[both].abs().mean()) + 1e-12
+    return float((a - b)[both].abs().mean()) / size
+
+
+def _noisy(given: nn.Module) -> str:
+    kinds = (nn.Dropout, nn.Dropout2d, nn.modules.batchnorm._BatchNorm, nn.AlphaDropout)
+    return (
+        ", ".join([n for n, m in given.named_modules() if isinstance(m, kinds) and m.training][:4])
+        or "forward"
+    )
+
+
+CHECKS: tuple[Any, ...] = (stochastic_evaluation, double_softmax, wrong_loss, output_range)

@@ -1,0 +1,90 @@
+"""Which cause comes first: the one furthest upstream that is sure, and what it explains below it."""
+
+from __future__ import annotations
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.report import Finding
+from corollary.diagnose.rules import CAUSES, FAMILIES, RULES
+
+__all__ = ["EXPLAINS", "ranked"]
+
+# What a cause brings about by itself: such a finding is kept as a note of the first, not as an alarm of its own.
+EXPLAINS: dict[str, tuple[str, ...]] = {
+    "not-finite-data": ("overflow", "learning-rate-too-large", "no-signal"),
+    "overflow": ("learning-rate-too-large", "exploding-gradient"),
+    "unscaled-inputs": (
+        "saturated-units", "dead-units", "exploding-gradient", "learning-rate-too-large", "learning-rate-too-small",
+        "batch-too-small", "adversarially-fragile", "capacity-too-small",
+    ),
+    "unscaled-targets": (
+        "learning-rate-too-small", "learning-rate-too-large", "capacity-too-small", "output-range", "exploding-gradient",
+        "dead-units",
+    ),
+    "no-signal": ("overfit", "miscalibrated", "label-noise", "capacity-too-small", "adversarially-fragile", "class-imbalance"),
+    "misaligned-labels": ("overfit", "miscalibrated", "label-noise", "no-signal", "adversarially-fragile", "capacity-too-small"),
+    "label-noise": ("overfit", "miscalibrated", "adversarially-fragile"),
+    "target-leak": ("distribution-shift", "overfit", "miscalibrated", "adversarially-fragile"),
+    "distribution-shift": ("overfit", "miscalibrated"),
+    "class-imbalance": ("miscalibrated",),
+    "double-softmax": (
+        "miscalibrated", "learning-rate-too-small", "vanishing-gradient", "capacity-too-small", "class-imbalance", "output-range",
+        "adversarially-fragile", "learning-rate-too-large", "dead-units", "saturated-units",
+    ),
+    "wrong-loss": (
+        "output-range", "miscalibrated", "capacity-too-small", "learning-rate-too-large", "learning-rate-too-small",
+        "unscaled-targets", "double-softmax", "class-imbalance", "dead-units", "overfit",
+    ),
+    "output-range": (
+        "dead-units", "saturated-units", "capacity-too-small", "learning-rate-too-small", "miscalibrated", "vanishing-gradient",
+        "learning-rate-too-large", "class-imbalance",
+    ),
+    "detached-parameters": ("frozen-parameters", "capacity-too-small", "learning-rate-too-small", "vanishing-gradient"),
+    "frozen-parameters": ("learning-rate-too-small", "capacity-too-small", "bottleneck", "weight-decay-too-large"),
+    "gradients-not-cleared": ("learning-rate-too-large", "dead-units", "exploding-gradient", "saturated-units"),
+    "symmetric-initialisation": (
+        "vanishing-gradient", "dead-units", "capacity-too-small", "learning-rate-too-small", "bottleneck", "saturated-units",
+        "learning-rate-too-large", "weight-decay-too-large",
+    ),
+    "saturated-units": ("vanishing-gradient", "learning-rate-too-small", "capacity-too-small", "learning-rate-too-large"),
+    "dead-units": ("vanishing-gradient", "learning-rate-too-small", "capacity-too-small", "bottleneck"),
+    "exploding-gradient": ("learning-rate-too-large", "saturated-units", "dead-units", "capacity-too-small"),
+    "vanishing-gradient": ("learning-rate-too-small", "capacity-too-small", "oversmoothing"),
+    "oversmoothing": ("vanishing-gradient", "learning-rate-too-small", "capacity-too-small", "bottleneck"),
+    "receptive-field-too-small": ("capacity-too-small", "overfit"),
+    "bottleneck": ("capacity-too-small",),
+    "batch-too-small": ("learning-rate-too-large",),
+    "learning-rate-too-large": ("dead-units", "exploding-gradient", "capacity-too-small", "miscalibrated", "saturated-units"),
+    "learning-rate-too-small": ("capacity-too-small", "miscalibrated", "class-imbalance"),
+    "weight-decay-too-large": ("vanishing-gradient", "capacity-too-small", "learning-rate-too-small", "miscalibrated", "class-imbalance"),
+    "dropout-too-large": ("capacity-too-small", "miscalibrated"),
+    "overfit": ("miscalibrated", "adversarially-fragile"),
+}  # fmt: skip
+
+
+def ranked(exam: Exam) -> list[Finding]:
+    """Return the findings, most probable cause first; what another one explains comes after it as a note."""
+
+    def key(cause: str) -> tuple[float, int]:
+        sure = exam.sure[cause]
+        doubt = 0.0 if sure >= 0.75 else 3.0 if sure >= 0.6 else 5.0
+        return FAMILIES.index(RULES[cause].family) + doubt, CAUSES.index(cause)
+
+    order = sorted(exam.findings, key=key)
+    first: list[Finding] = []
+    explained: list[Finding] = []
+    done: set[str] = set()
+    for cause in order:
+        finding = exam.findings[cause]
+        if cause in done:
+            finding.severity = "info"
+            explained.append(finding)
+            continue
+        below = [
+            c
+            for c in EXPLAINS.get(cause, ())
+            if c in exam.findings and c not in done and c not in [f.cause for f in first]
+        ]
+        finding.explains = below
+        done.update(below)
+        first.append(finding)
+    return [*first, *explained, *exam.notes]

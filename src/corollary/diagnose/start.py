@@ -1,0 +1,369 @@
+"""Faults of the start: equal units, dead and saturated units, gradients that vanish or explode.
+
+They are looked for where the weights are now and, if it is known, where they began.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Trace, rms, sensitivity
+
+__all__ = ["CHECKS"]
+
+FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
+RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
+
+
+def _matrices(net: nn.Module) -> list[tuple[str, Tensor]]:
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase, nn.RNNCellBase)
+    found = []
+    for prefix, module in net.named_modules():
+        for kind, p in module.named_parameters(recurse=False):
+            known = isinstance(module, kinds) or (p.ndim == 2 and not isinstance(module, nn.Embedding))
+            if p.ndim >= 2 and known and p.is_floating_point():
+                found.append((f"{prefix}.{kind}" if prefix else kind, p.detach().float().cpu()))
+    return found
+
+
+def equal_units(W: Tensor) -> float:
+    """Return the share of rows of a weight that equal another one, up to a per cent of their size."""
+    rows = W.reshape(len(W), -1)
+    if len(rows) < 3 or rows.shape[1] < 2:
+        return 0.0
+    rows = rows[:256]
+    centre = rows.mean(0)
+    size = float(rows.norm(dim=1).mean())
+    if size < 1e-12:
+        return 1.0
+    off = (rows - centre).norm(dim=1) / size
+    distances = torch.cdist(rows, rows) / size
+    distances.fill_diagonal_(float("inf"))
+    return max(float((distances.min(1).values < 0.01).float().mean()), float((off < 0.01).float().mean()))
+
+
+def symmetric(exam: Exam) -> None:
+    """Hidden layers whose units are all alike."""
+    s = exam.subject
+    if s.net is None or exam.facts.get("weights broken"):
+        return
+    layers = _matrices(s.net)
+    order = [c.where for c in exam.trace.layers()] if exam.trace is not None else []
+    last = order[-1] if order else ""
+    worst, where, when = 0.0, "", "now"
+    start = (
+        {n: v.detach().float().cpu() for n, v in s.initial.items() if isinstance(v, Tensor)}
+        if s.initial is not None
+        else {}
+    )
+    alike = []
+    for name, W in layers:
+        if last and name.rpartition(".")[0] == last:
+            continue
+        share = equal_units(W)
+        began = equal_units(start[name]) if name in start and start[name].shape == W.shape else None
+        if share > worst:
+            worst, where = share, name
+        if share > 0.6 or (began is not None and began > 0.6 and share > 0.3):
+            alike.append((name, share))
+    exam.facts["equal units"] = worst
+    fed = [name for name, _ in alike]
+    if not alike:
+        _alike_responses(exam)
+        return
+    weights = dict(layers)
+    zero = all(float(weights[n].abs().max()) < 1e-12 for n in fed)
+    if (
+        zero
+        and len(fed) == len([n for n, _ in layers if n.rpartition(".")[0] != last])
+        and s.settings.weight_decay
+        and s.settings.weight_decay > 1e-2
+    ):
+        return
+    said = f"{alike[0][1]:.0%} of the units of {alike[0][0]} equal another one: they get the same gradient for ever"
+    exam.find("symmetric-initialisation", alike[0][1], said, where=", ".join(fed[:5]), repair={"initialise": "kaiming"},
+              evidence={"when": when})  # fmt: skip
+    exam.facts["where equal"] = where
+
+
+def _alike_responses(exam: Exam) -> None:
+    """Units that respond nearly alike though their weights differ a little."""
+    t = exam.trace
+    if t is None or exam.subject.train.n < 20:
+        return
+    found = []
+    for c in t.hidden:
+        if c.name not in RECTIFIERS | SQUASHERS | {"gelu", "silu", "elu", "softplus"} or c.out.ndim < 2:
+            continue
+        h = c.units[:2000]
+        h = h[:, h.std(0) > 1e-7 * (1 + h.abs().mean())]
+        if h.shape[1] < 4 or c.units.shape[1] < 4:
+            continue
+        z = (h - h.mean(0)) / h.std(0)
+        R = (z.T @ z / len(z)).abs()
+        R.fill_diagonal_(0)
+        found.append(
+            (float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, len(R))
+        )
+    exam.facts["alike responses"] = [f[0] for f in found]
+    weights = dict(_matrices(exam.subject.net))
+    for share, where, _ in found:
+        W = next((w for n, w in weights.items() if n.rpartition(".")[0] == where), None)
+        if share > 0.8 and not exam.has("unscaled-inputs"):
+            rows = None if W is None else W.reshape(len(W), -1)
+            if rows is not None and rows.shape[1] >= 4:
+                unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
+                if float((unit @ unit.T).abs().median()) < 0.95:
+                    continue
+            said = f"{share:.0%} of the units of {where or 'a hidden layer'} respond alike (correlation above 0.999)"
+            exam.find(
+                "symmetric-initialisation",
+                share,
+                said,
+                where=where,
+                sure=0.8,
+                repair={"initialise": "kaiming"},
+            )
+            return
+
+
+# --- units -----------------------------------------------------------------------------------------------
+
+
+def dead_shares(t: Trace) -> list[tuple[str, float, int]]:
+    """Return for every rectified layer the share of its units that are zero on all rows, and their number."""
+    last = t.hidden
+    found = []
+    for c in last:
+        if c.name in ("relu", "relu6") and c.out.ndim >= 2:
+            h = c.units
+            found.append((c.where, float((h <= 0).all(0).float().mean()), h.shape[1]))
+    return found
+
+
+def dead_units(exam: Exam) -> None:
+    """Rectified units that are zero for every row."""
+    t = exam.trace
+    if t is None:
+        return
+    shares = dead_shares(t)
+    exam.facts["dead"] = shares
+    if not shares:
+        return
+    total = sum(w for _, _, w in shares)
+    overall = sum(d * w for _, d, w in shares) / max(1, total)
+    where, worst, width = max(shares, key=lambda r: r[1])
+    began = None
+    if exam.subject.initial is not None:
+        try:
+            began = max(
+                (d for _, d, _ in dead_shares(exam.traced(exam.subject.twin("initial")))), default=0.0
+            )
+        except Exception:
+            began = None
+    exam.facts["dead at the start"] = began
+    said = f"{worst:.0%} of the {width} units of {where or 'a rectified layer'} are zero on all rows"
+    said += "" if began is None else f"; at the start {began:.0%} were"
+    sure = 0.0
+    if worst > 0.5 or overall > 0.4:
+        sure = 0.9 if worst > 0.7 else 0.8
+    if began is not None and began > 0.3 and worst > 0.3:
+        sure = max(sure, 0.95)
+    if sure and not (began is not None and began < 0.1 and worst < 0.9 and _does_well(exam)):
+        if _does_well(exam) and worst < 0.7 and (began is None or began < 0.3):
+            return
+        exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
+                  evidence={"layers": [r[0] for r in shares], "dead": [r[1] for r in shares]})  # fmt: skip
+
+
+def _does_well(exam: Exam) -> bool:
+    from corollary.diagnose.graph import _fine
+
+    return _fine(exam)
+
+
+def flat_share(t: Trace) -> list[tuple[str, float, float]]:
+    """Return for every hidden squashing layer the share of its values at the ends, and the median slope."""
+    found = []
+    last = t.hidden
+    for c in last:
+        if c.name not in SQUASHERS:
+            continue
+        h = c.out.detach().float()
+        h = 2 * h - 1 if c.name in ("sigmoid", "hardsigmoid") else h
+        found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))
+    return found
+
+
+def saturated(exam: Exam) -> None:
+    """Sigmoid or tanh units at their ends."""
+    t = exam.trace
+    if t is None:
+        return
+    shares = flat_share(t)
+    if not shares:
+        _saturated_cells(exam)
+        return
+    exam.facts["saturated"] = shares
+    where, worst, _ = max(shares, key=lambda r: r[1])
+    began = None
+    if exam.subject.initial is not None:
+        try:
+            began = max((d for _, d, _ in flat_share(exam.traced(exam.subject.twin("initial")))), default=0.0)
+        except Exception:
+            began = None
+    exam.facts["saturated at the start"] = began
+    well = _does_well(exam)
+    if worst > 0.8 or (worst > 0.4 and not well) or (began is not None and began > 0.35 and worst > 0.3):
+        if worst <= 0.9 and well and (began is None or began < 0.35):
+            return
+        said = f"{worst:.0%} of the activations of {where or 'a squashing layer'} are at an end, where the slope is below 0.02"
+        said += "" if began is None else f"; at the start {began:.0%} were"
+        exam.find("saturated-units", worst, said, where=where, sure=0.9 if worst > 0.5 else 0.8,
+                  repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
+
+
+def _saturated_cells(exam: Exam) -> None:
+    """Plain recurrent cells whose state is at the ends."""
+    t = exam.trace
+    for c in t.calls if t is not None else []:
+        if c.name != "rnn_tanh":
+            continue
+        share = float((c.out.detach().abs() > FLAT).float().mean())
+        exam.facts["saturated"] = [(c.where, share, 0.0)]
+        if share > 0.5 and not _does_well(exam):
+            said = f"{share:.0%} of the states of {c.where} are at an end, where the slope is below 0.02"
+            exam.find(
+                "saturated-units", share, said, where=c.where, sure=0.85, repair={"initialise": "xavier"}
+            )
+
+
+# --- flow ------------------------------------------------------------------------------------------------
+
+
+def flow(t: Trace) -> list[tuple[str, float, float]]:
+    """Return for every layer with weights the size of its output and of the gradient there."""
+    return [(c.where, rms(c.out), rms(c.gradient)) for c in t.layers() if c.gradient is not None]
+
+
+def decay(t: Trace) -> float:
+    """Return the gradient at the first layer as a share of that at the last one."""
+    sizes = [g for _, _, g in flow(t)]
+    if len(sizes) < 2 or not sizes[-1]:
+        return 1.0
+    top = max(sizes[-2:])
+    return min(sizes[0], min(sizes[:2])) / top if top else 1.0
+
+
+def gradients(exam: Exam) -> None:
+    """Gradients that shrink or grow by orders of magnitude on the way back."""
+    t, s = exam.trace, exam.subject
+    if t is None or exam.has("overflow") or exam.facts.get("weights broken"):
+        return
+    rows = flow(t)
+    exam.facts["flow"] = rows
+    ratio = decay(t)
+    began = None
+    if s.initial is not None:
+        try:
+            began = decay(exam.traced(s.twin("initial")))
+        except Exception:
+            began = None
+    exam.facts["gradient ratio"], exam.facts["gradient ratio at the start"] = ratio, began
+    if len(rows) >= 3:
+        _depth(exam, rows, ratio, began)
+    if not exam.has("vanishing-gradient", "exploding-gradient"):
+        _steps(exam)
+
+
+def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> None:
+    where = rows[0][0]
+    growth = rows[-1][1] / max(rows[0][1], 1e-30)
+    sizes = [r[1] for r in rows]
+    well = _does_well(exam)
+    seen = [r for r in (ratio, began) if r is not None and math.isfinite(r)]
+    if (
+        min(seen) < RATIO
+        and not (well and ratio > 1e-2)
+        and not exam.has("dead-units", "symmetric-initialisation")
+    ):
+        if well and ratio > RATIO:
+            return
+        worst = min(seen)
+        said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
+        sure = 0.9 if not exam.has("saturated-units") else 0.6
+        exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
+                  evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
+    elif (
+        max(seen) > 1 / RATIO
+        or (growth > 1e4 and max(sizes) > 1e3)
+        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
+    ):
+        value = max(*seen, growth)
+        said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
+        exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
+                  evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _steps(exam: Exam) -> None:
+    """The same along the steps of a recurrent net: how much early steps count."""
+    t, s = exam.trace, exam.subject
+    recurrent = any(c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru") for c in t.calls)
+    recurrent = recurrent or any(isinstance(m, nn.RNNCellBase) for m in s.net.modules())
+    loops = _looped(t)
+    if not recurrent and not loops:
+        return
+    rows = s.train if s.train.whole or s.train.n <= 128 else s.train.take(np.arange(128))
+    found = sensitivity(s, s.net, rows)
+    if found is None or found[1].ndim != 3:
+        return
+    g = found[1].float().square().mean((0, 2)).sqrt().cpu().numpy()
+    if len(g) < 5 or not np.isfinite(g).all() or not g.max():
+        return
+    k = max(1, len(g) // 10)
+    early, late = float(np.median(g[:k])), float(np.median(g[-k:]))
+    ratio = early / max(late, 1e-300)
+    exam.facts["step profile"] = g.tolist()
+    exam.facts["step ratio"] = ratio
+    cell = next((c.where for c in t.calls if c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru")), "")
+    if ratio > 100 or (g.max() > 1e4):
+        said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
+        exam.find(
+            "exploding-gradient",
+            ratio,
+            said,
+            where=cell,
+            sure=0.9,
+            evidence={"profile": g},
+            repair={"clip_norm": 1.0},
+        )
+    elif ratio < RATIO and not _does_well(exam) and _early_matters(exam, len(g)):
+        said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
+        exam.find("vanishing-gradient", ratio, said, where=cell, sure=0.9, evidence={"profile": g})
+
+
+def _looped(t: Trace) -> bool:
+    """Whether one layer is called again and again: a hand-written recurrence."""
+    names = [c.where for c in t.layers() if c.name == "linear"]
+    return bool(names) and max(names.count(n) for n in set(names)) >= 5
+
+
+def _early_matters(exam: Exam, steps: int) -> bool:
+    """Whether early steps say something about the target that late ones do not."""
+    from corollary.diagnose.architecture import parts_score
+
+    half = steps // 2
+    early, late = parts_score(exam, range(half)), parts_score(exam, range(half, steps))
+    exam.facts["early and late steps"] = [early, late]
+    if not (np.isfinite(early) and np.isfinite(late)):
+        return True
+    return early > 0.05 or late < 0.1
+
+
+CHECKS = (symmetric, dead_units, saturated, gradients)
