@@ -49,7 +49,10 @@ def oversmoothing(exam: Exam) -> None:
     if _fine(exam) or hops < 3:
         return
     if alike < 0.1 * first or alike < 0.05 or likeness > 0.98:
-        said = f"the states of the nodes vary by {alike:.3f} of their size in the last layers, {first:.3f} in the first; cosine {likeness:.3f}"
+        said = (
+            f"the states of the nodes vary by {alike:.3f} of their size in the last layers, {first:.3f} "
+            f"in the first; cosine {likeness:.3f}"
+        )
         exam.find(
             "oversmoothing", alike, said, where=states[-1].where, sure=0.9, evidence={"profile": profile}
         )
@@ -93,7 +96,8 @@ def parts_score(exam: Exam, steps: Iterable[int]) -> float:
     if x.ndim == 2 and not x.is_floating_point():
         table = _tokens(x[rows][:, chosen].cpu().numpy())
     elif x.ndim == 3:
-        table = _sequence(dense(x[rows][:, chosen]))
+        part = x[rows].movedim(1, 2) if exam.steps_last else x[rows]
+        table = _sequence(dense(part[:, chosen]))
     elif x.ndim == 2:
         table = dense(x[rows][:, chosen])
     else:
@@ -127,8 +131,7 @@ def receptive_field(exam: Exam) -> None:
         return
     g = found[1].float().abs()
     if x.ndim <= 3 and g.ndim == 3:
-        axis = 1 if x.ndim == 2 or g.shape[1] == x.shape[1] else 2
-        seen = g.amax((0, 2) if axis == 1 else (0, 1)).cpu().numpy()
+        seen = g.amax((0, 1) if exam.steps_last else (0, 2)).cpu().numpy()
     elif g.ndim == 2:
         seen = g.amax(0).cpu().numpy()
     else:
@@ -136,27 +139,18 @@ def receptive_field(exam: Exam) -> None:
     if seen is not None and len(seen) >= 4:
         blind = np.flatnonzero(seen <= 1e-9 * seen.max())
         exam.facts["positions seen"] = [int(len(seen) - len(blind)), len(seen)]
-        channels_first = x.ndim == 3 and g.shape[2] == len(seen) and x.shape[1] != len(seen)
-        if len(blind) >= 0.1 * len(seen) and not channels_first:
-            hidden, visible = (
-                parts_score(exam, blind),
-                parts_score(exam, np.setdiff1d(np.arange(len(seen)), blind)),
-            )
+        if len(blind) >= 0.1 * len(seen):
+            hidden = parts_score(exam, blind)
+            visible = parts_score(exam, np.setdiff1d(np.arange(len(seen)), blind))
             exam.facts["blind and seen"] = [hidden, visible]
-            if np.isfinite(hidden) and (hidden > 0.15 and hidden > visible + 0.05):
-                said = f"{len(blind)} of {len(seen)} positions have no effect on the output, and say more about the target ({hidden:.2f}) than those that do ({visible:.2f})"
-                exam.find(
-                    "receptive-field-too-small",
-                    len(seen) - len(blind),
-                    said,
-                    where=f"positions {blind[:10].tolist()}",
-                    sure=0.95,
+            if np.isfinite(hidden) and hidden > 0.15 and hidden > visible + 0.05:
+                said = (
+                    f"{len(blind)} of {len(seen)} positions have no effect on the output, and say more about the target "
+                    f"({hidden:.2f}) than those that do ({visible:.2f})"
                 )
+                where = f"positions {blind[:10].tolist()}"
+                exam.find("receptive-field-too-small", len(seen) - len(blind), said, where=where, sure=0.95)
                 return
-        if channels_first and len(blind) >= 0.1 * len(seen):
-            exam.find("receptive-field-too-small", len(seen) - len(blind),
-                      f"{len(blind)} of {len(seen)} positions have no effect on the output", where="input", sure=0.85)  # fmt: skip
-            return
     if _has_convolution(exam):
         exam.facts["try dilation"] = True
 
@@ -186,7 +180,10 @@ def _field_of_positions(exam: Exam) -> None:
         )
         exam.facts["window scores"] = [narrow, wide]
         if np.isfinite(wide) and wide > narrow + 0.08 and narrow < 0.85:
-            said = f"a position sees {field[0]} steps back and {field[1]} ahead; simple models gain {narrow:.2f} from those and {wide:.2f} from more"
+            said = (
+                f"a position sees {field[0]} steps back and {field[1]} ahead; simple models gain {narrow:.2f} "
+                f"from those and {wide:.2f} from more"
+            )
             exam.find("receptive-field-too-small", sum(field) + 1, said, where="output", sure=0.9)
     elif y.ndim == 3 and x.ndim == 4:
         exam.facts["try dilation"] = True
@@ -352,7 +349,10 @@ def _narrow_code(exam: Exam, where: str, width: int) -> None:
     linear = float(kept[min(width, len(kept)) - 1])
     double = float(kept[min(4 * width, len(kept)) - 1])
     if score < 0.9 and linear < 0.8 and double > linear + 0.1 and score > linear - 0.25:
-        said = f"{width} numbers keep {linear:.0%} of the variance, {4 * width} would keep {double:.0%}; the model explains {score:.0%}"
+        said = (
+            f"{width} numbers keep {linear:.0%} of the variance, {4 * width} would keep {double:.0%}; "
+            f"the model explains {score:.0%}"
+        )
         exam.find("bottleneck", width, said, where=where, sure=0.85, repair={"latent": 4 * width})
 
 

@@ -200,7 +200,10 @@ def unscaled_targets(exam: Exam) -> None:
     well = np.isfinite(score) and score > max(0.5, reachable - 0.1)
     if well and size < 1000:
         return
-    said = f"targets are of size {size:.3g} with deviation {std:.3g}; outputs start near 1, and explain {score:.2f} of their variance"
+    said = (
+        f"targets are of size {size:.3g} with deviation {std:.3g}; outputs start near 1, and explain "
+        f"{score:.2f} of their variance"
+    )
     exam.find("unscaled-targets", size if large else std, said, where="y", sure=1.0 if size > 30 or small else 0.85,
               repair={"standardise_targets": True})  # fmt: skip
 
@@ -234,7 +237,7 @@ def constant_features(exam: Exam) -> None:
         return
     rest = np.delete(full, still, axis=1)
     zero = still[np.abs(full[0, still]) < NEAR_ZERO]
-    natural = _sparse(rest) or (x.ndim == 2 and _pixels(rest, full.shape[1]))
+    natural = _sparse(rest) or (x.ndim == 2 and _pixels(full))
     counted = np.setdiff1d(still, zero) if natural else still
     if natural and len(zero) and len(zero) > 0.5 * full.shape[1]:
         counted = still
@@ -245,14 +248,17 @@ def constant_features(exam: Exam) -> None:
               repair={"drop_columns": counted.tolist()})  # fmt: skip
 
 
-def _pixels(rest: np.ndarray, width: int) -> bool:
+def _pixels(full: np.ndarray) -> bool:
     """Whether the columns look like the pixels of an image: a square number of them, neighbours alike."""
-    side = round(width**0.5)
-    if side * side != width or side < 5 or rest.shape[1] < 10:
+    side = round(full.shape[1] ** 0.5)
+    if side * side != full.shape[1] or side < 5:
         return False
-    std = rest.std(0)
-    z = (rest - rest.mean(0)) / np.where(std > 0, std, 1)
-    return float(np.mean(z[:, 1:] * z[:, :-1])) > 0.2
+    std = full.std(0)
+    z = (full - full.mean(0)) / np.where(std > 1e-9, std, 1)
+    z = z.reshape(len(z), side, side)
+    alive = np.mean(std > 1e-9)
+    across, down = np.mean(z[:, :, 1:] * z[:, :, :-1]), np.mean(z[:, 1:] * z[:, :-1])
+    return float(max(across, down)) > 0.15 * alive
 
 
 def duplicate_features(exam: Exam) -> None:
@@ -275,7 +281,7 @@ def duplicate_features(exam: Exam) -> None:
     limit = 0.9995
     if not len(pairs):
         return
-    if _pixels(table, table.shape[1]) or (_sparse(table) and len(pairs) < 0.05 * len(alive)):
+    if _pixels(table) or (_sparse(table) and len(pairs) < 0.05 * len(alive)):
         return
     repeated = sorted({int(alive[j]) for _, j in pairs})
     said = f"{len(repeated)} of {table.shape[1]} columns repeat another one (correlation above {limit})"
@@ -335,7 +341,10 @@ def overlap(exam: Exam) -> None:
     error = 3 * np.sqrt(max(expected * (1 - expected), 1e-6) / len(b))
     discrete = inside > 0.02
     if found.sum() >= 2 and extra > max(0.01, error, 0.5 * expected if discrete else 0.0):
-        said = f"{int(found.sum())} of {len(b)} validation rows are training rows ({share:.1%}); inside training {inside:.1%} repeat"
+        said = (
+            f"{int(found.sum())} of {len(b)} validation rows are training rows ({share:.1%}); inside "
+            f"training {inside:.1%} repeat"
+        )
         exam.find("train-test-overlap", share, said, where=f"validation rows {np.flatnonzero(found)[:10].tolist()}",
                   evidence={"repeats": repeats})  # fmt: skip
         return
@@ -368,7 +377,10 @@ def _near_copies(exam: Exam) -> None:
     share, natural = float((near < limit).mean()), float((inside < limit).mean())
     count = int((near < limit).sum())
     if typical > 0 and count >= 3 and share > 0.015 + 2 * natural:
-        said = f"{share:.1%} of the validation rows lie ten times nearer to a training row than those to each other ({natural:.1%})"
+        said = (
+            f"{share:.1%} of the validation rows lie ten times nearer to a training row than those to "
+            f"each other ({natural:.1%})"
+        )
         exam.find("train-test-overlap", share, said, where="near copies", sure=0.9)
 
 
@@ -402,7 +414,10 @@ def shift(exam: Exam) -> None:
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
     if (strong or single) and not exam.has("train-test-overlap"):
-        said = f"training and validation inputs are told apart with AUC {auc:.2f}; feature {column} differs most (KS {distance:.2f})"
+        said = (
+            f"training and validation inputs are told apart with AUC {auc:.2f}; feature {column} differs "
+            f"most (KS {distance:.2f})"
+        )
         exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
                   sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
 

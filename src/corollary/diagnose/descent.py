@@ -1,7 +1,7 @@
-"""Faults of the descent, found by intervention: copies are trained on with one setting changed, and one with none.
+r"""Faults of the descent, found by intervention: copies are trained on with one setting changed, and one with none.
 
 With :math:`L_0` the loss after some steps as the user trains and :math:`L_c` after the same steps with the change :math:`c`,
-the gain of a change is :math:`\\log (L_0 / L_c)`. Where settings are unknown, the weights tell of them: hardly moved from where
+the gain of a change is :math:`\log (L_0 / L_c)`. Where settings are unknown, the weights tell of them: hardly moved from where
 torch draws them, collapsed, or far away.
 """
 
@@ -48,7 +48,7 @@ def weights_state(exam: Exam) -> State:
     for m in net.modules():
         if not isinstance(m, kinds):
             continue
-        for name, p in m.named_parameters(recurse=False):
+        for p in m.parameters(recurse=False):
             if p.ndim < 2:
                 continue
             fan = m.hidden_size if isinstance(m, nn.RNNBase) else max(1, p[0].numel())
@@ -129,16 +129,6 @@ def dropout_rate(exam: Exam) -> float:
     return float(exam.facts["dropout"])
 
 
-def without_dropout(net: nn.Module, p: float = 0.0) -> nn.Module:
-    """Set all dropout of a copy to a rate."""
-    for m in net.modules():
-        if isinstance(m, nn.modules.dropout._DropoutNd):
-            m.p = p
-        elif isinstance(m, (nn.RNNBase, nn.MultiheadAttention)):
-            m.dropout = p
-    return net
-
-
 def oscillation(losses: np.ndarray) -> tuple[float, float]:
     """Return how much a loss goes up on its way, over its level, and its end over its least value."""
     losses = losses[np.isfinite(losses)]
@@ -177,13 +167,14 @@ class Trials:
         with quiet(self.exam.subject.given):
             torch.manual_seed(0)
             net = self.exam.subject.twin(start)
-        if dropout is not None:
-            without_dropout(net, dropout)
+        for m in net.modules() if dropout is not None else ():
+            if isinstance(m, (nn.RNNBase, nn.MultiheadAttention)):
+                m.dropout = dropout
         steps = changes.pop("steps", self.steps)
         options = {**self.usual, **changes}
         for p in net.parameters():
             p.requires_grad_(p.is_floating_point())
-        return self.lab.run(name, net, steps=steps, **options)
+        return self.lab.run(name, net, steps=steps, dropout=dropout, **options)
 
     def good(self, name: str, start: str = "present", rate: float = GOOD, **changes: Any) -> Result:
         """Run with settings that suit most: Adam, annealed, no decay, no dropout."""
@@ -325,7 +316,7 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
     fine = _fine(exam)
     votes = {}
     for cause, gain in gains.items():
-        helped = room.matters(runs[cause], 0.25) or (gain > 0.7 and not fine)
+        helped = room.matters(runs[cause], 0.25)
         strange = odd.get(cause, -1.0)
         vote = gain + 0.8 * max(strange, -0.5)
         votes[cause] = vote if (helped and gain > 0.12) or (strange > 0.9 and gain > 0.05) else -1.0
@@ -378,7 +369,6 @@ def _shape_votes(
 
 def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
     """Infer the settings from the weights, the dropout that is there, and what a good descent gains."""
-    s = exam.subject
     good = trials.lab.runs["good"]
     fine = _fine(exam)
     constant = room.constant if math.isfinite(room.constant) else abs(room.loss)

@@ -40,7 +40,8 @@ def subject_of(
         plan = model._plan()
         rate = plan.learning_rate if isinstance(plan.learning_rate, (int, float)) else None
         settings = Settings(
-            str(plan.optimizer), rate, float(plan.weight_decay or 0.0), float((plan.optimizer_options or {}).get("momentum", 0.0)),
+            str(plan.optimizer), rate, float(plan.weight_decay or 0.0),
+            float((plan.optimizer_options or {}).get("momentum", 0.0)),
             str(plan.optimizer) in ("adamw", "muon"), settings.batch_size or min(int(plan.batch_size), 4096),
         )  # fmt: skip
     return Subject(

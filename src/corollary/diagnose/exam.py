@@ -112,6 +112,19 @@ class Exam:
         return trace(s, net, samples, training)
 
     @cached_property
+    def steps_last(self) -> bool:
+        """Whether sequences come as (rows, channels, steps), as a convolution takes them."""
+        x = self.subject.train.x
+        if self.trace is None or not isinstance(x, torch.Tensor) or x.ndim != 3:
+            return False
+        first = next((c for c in self.trace.calls if c.name.startswith("conv1d")), None)
+        return (
+            first is not None
+            and isinstance(first.entered, torch.Tensor)
+            and first.entered.shape[1:] == x.shape[1:]
+        )
+
+    @cached_property
     def performance(self) -> dict[str, float]:
         """Loss and score of the model on training and validation rows, and the score of a constant answer."""
         s, found = self.subject, {}

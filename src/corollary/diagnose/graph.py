@@ -41,7 +41,10 @@ def detached(exam: Exam) -> None:
         return
     if t.unregistered:
         size = sum(p.numel() for p in t.unregistered)
-        said = f"{len(t.unregistered)} tensors ({size} numbers) that the output depends on are no parameters of the module: no optimiser sees them"
+        said = (
+            f"{len(t.unregistered)} tensors ({size} numbers) that the output depends on are no parameters "
+            "of the module: no optimiser sees them"
+        )
         exam.find("detached-parameters", size, said, where=str([tuple(p.shape) for p in t.unregistered[:4]]))
         return
     wanted = {n for n, p in s.net.named_parameters() if p.requires_grad}
@@ -82,7 +85,7 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
             bound = 1 / math.sqrt(module.hidden_size)
         else:
             bound = 1 / math.sqrt(max(1, module.weight[0].numel()))
-        if bool((v.abs() > bound * (1 + 1e-5)).any()):
+        if bool((v.abs() > bound * (1 + 1e-6)).any()):
             return False
         if len(v) < 16:
             return None
@@ -128,15 +131,7 @@ def frozen(exam: Exam) -> None:
     known = {n: v for n, v in looks.items() if v is not None}
     fresh = [n for n, v in known.items() if v]
     new = bool(known) and len(fresh) == len(known)  # an untrained net
-    exam.facts["untrained"] = new and not off and not missing
-    if s.initial is not None and not new:
-        same = all(
-            n in s.initial and torch.equal(s.initial[n].detach().cpu(), p.detach().cpu())
-            for n, p in named.items()
-        )
-        exam.facts["untrained"] = (
-            same and s.settings.steps in (None, 0) and not s.history.get("loss", np.zeros(0)).size
-        )
+    exam.facts["untrained"] = _untrained(exam, named, new and not off and not missing)
     if missing:
         share = sum(named[n].numel() for n in missing) / total
         random = [n for n in missing if looks.get(n) is not False]
@@ -156,12 +151,30 @@ def frozen(exam: Exam) -> None:
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
         if held > 0.02 and not _fine(exam):
-            said = f"{len(off)} parameters ({share:.0%} of the numbers) are held fixed, and {held:.0%} look as they were drawn at random"
+            said = (
+                f"{len(off)} parameters ({share:.0%} of the numbers) are held fixed, and {held:.0%} look "
+                "as they were drawn at random"
+            )
             exam.find(
                 "frozen-parameters", held, said, where=", ".join(random[:6]), repair={"requires_grad": True}
             )
         return
     _stayed(exam, named, known, total)
+
+
+def _untrained(exam: Exam, named: dict[str, Any], new: bool) -> bool:
+    """Whether the net was never trained: no history, and weights where they were drawn."""
+    s = exam.subject
+    if s.history.get("loss", np.zeros(0)).size or s.settings.steps:
+        return False
+    counters = [b for n, b in s.net.named_buffers() if n.endswith("num_batches_tracked")]
+    if any(int(b) > 0 for b in counters):
+        return False
+    if s.initial is not None:
+        return all(
+            n in s.initial and torch.equal(s.initial[n].cpu(), p.detach().cpu()) for n, p in named.items()
+        )
+    return new
 
 
 def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: int) -> None:
@@ -195,7 +208,10 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
     gradients = exam.trace.gradients if exam.trace is not None else {}
     flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-9]
     if flows:
-        said = f"{len(still)} parameters ({share:.0%} of the numbers) stand exactly where they started, though the loss has a gradient for them"
+        said = (
+            f"{len(still)} parameters ({share:.0%} of the numbers) stand exactly where they started, "
+            "though the loss has a gradient for them"
+        )
         exam.find("frozen-parameters", share, said, where=", ".join(matrices[:6]), sure=0.9 if s.initial is None else 1.0,
                   repair={"requires_grad": True})  # fmt: skip
 

@@ -8,19 +8,39 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from corollary.diagnose.objectives import quality
 from corollary.diagnose.subject import Samples, Subject, main_output, quiet
+from corollary.diagnose.trace import RANDOM
 
 __all__ = ["Lab", "Result"]
 
 WATCHED = 512  # rows on which a run is measured
+
+
+class DropoutRate(TorchFunctionMode):
+    """While active, every dropout has this rate, functional ones too."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if getattr(func, "__name__", "") in RANDOM:
+            if len(args) > 1:
+                args = (args[0], self.rate, *args[2:])
+            else:
+                kwargs["p"] = self.rate
+        return func(*args, **kwargs)
 
 
 @dataclass
@@ -128,7 +148,7 @@ class Lab:
         watched: Samples | None = None,
         anneal: bool = False,
         criterion: Any = None,
-        state: dict[str, Any] | None = None,
+        dropout: float | None = None,
     ) -> Result:
         """Train a net and say how it went; the result is kept under its name."""
         subject = self.subject
@@ -143,7 +163,7 @@ class Lab:
         net.train()
         old = subject.criterion
         done = 0
-        with quiet(net):
+        with quiet(net), nullcontext() if dropout is None else DropoutRate(dropout):
             torch.manual_seed(0)
             order = rng.permutation(pool)
             at = 0

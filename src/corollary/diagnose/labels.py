@@ -167,7 +167,10 @@ def relation(exam: Exam) -> None:
         exam.find("misaligned-labels", score, said, where=f"shift {shift}", repair={"roll_targets": shift})
         return
     if np.isfinite(own) and own > 0.2 and own > 3 * max(0.0, base.gain):
-        said = f"the validation targets can be learned from their inputs (gain {own:.2f}), the training targets cannot ({base.gain:.2f})"
+        said = (
+            f"the validation targets can be learned from their inputs (gain {own:.2f}), the training "
+            f"targets cannot ({base.gain:.2f})"
+        )
         exam.find("misaligned-labels", own, said, where="training targets")
         return
     if learned or base.gain > 0.04:
@@ -273,7 +276,10 @@ def _block(exam: Exam, base: Baselines, wrong: np.ndarray, guess: np.ndarray) ->
     if height < 2.6 or rate_in < 2 * rate_out + 0.15:
         return False
     rows = p.rows[inside]
-    said = f"rows {rows.min()} to {rows.max()} contradict the others ({rate_in:.0%} wrong against {rate_out:.0%}): their targets are of other rows"
+    said = (
+        f"rows {rows.min()} to {rows.max()} contradict the others ({rate_in:.0%} wrong against {rate_out:.0%}): "
+        "their targets are of other rows"
+    )
     exam.find("misaligned-labels", rate_in, said, where=f"rows {rows.min()} to {rows.max()}")
     return True
 
@@ -299,7 +305,10 @@ def _noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess: np.
             suspicious = a - b > 4 * error and share > 0.1 and valid > held + 0.1
         exam.facts["noise gap"] = [held, valid]
         if suspicious:
-            said = f"simple models score {held:.3f} on held-out training rows but {valid:.3f} on validation: about {share:.0%} of the training labels are wrong"
+            said = (
+                f"simple models score {held:.3f} on held-out training rows but {valid:.3f} on validation: "
+                f"about {share:.0%} of the training labels are wrong"
+            )
             exam.find("label-noise", share, said, where=f"rows {p.rows[wrong][:20].tolist()}", sure=0.95)
             return
     if not p.classes or base.gain < 0.35:
@@ -316,7 +325,10 @@ def _noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess: np.
     se = np.sqrt(max(e_top, 0.02) / len(top))
     exam.facts["confident errors"] = [e_top, e_mid]
     if e_top > 0.05 + 2 * se and e_top > 0.55 * e_mid:
-        said = f"{e_top:.0%} of the most confident held-out predictions contradict the label, as many as among the less confident ({e_mid:.0%})"
+        said = (
+            f"{e_top:.0%} of the most confident held-out predictions contradict the label, as many as "
+            f"among the less confident ({e_mid:.0%})"
+        )
         exam.find(
             "label-noise",
             e_top,
@@ -383,7 +395,10 @@ def imbalance(exam: Exam) -> None:
     if findable < 0.7:
         return
     worst = min(missed, key=lambda k: recall[k])
-    text = f"class {worst} has {share[labels == worst][0]:.1%} of the rows and is found in {recall[worst]:.0%} of cases, the others in {np.mean(common):.0%}"
+    text = (
+        f"class {worst} has {share[labels == worst][0]:.1%} of the rows and is found in {recall[worst]:.0%} "
+        f"of cases, the others in {np.mean(common):.0%}"
+    )
     weights = {int(k): float(counts.sum() / (len(labels) * c)) for k, c in zip(labels, counts)}
     exam.find("class-imbalance", recall[worst], text, where=f"classes {missed}", evidence={"recall": recall},
               sure=0.9, repair={"class_weight": weights})  # fmt: skip

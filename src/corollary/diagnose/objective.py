@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.objectives import quality
 from corollary.diagnose.subject import IGNORED, Samples, copied, main_output, quiet
 
 __all__ = ["CHECKS"]
@@ -242,7 +241,10 @@ def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
     exam.facts["loss of right, none, wrong"] = [good, flat, bad]
     slack = 1e-6 * (1 + abs(flat))
     if good > bad - slack or good > flat + slack:
-        said = f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: it does not reward being right"
+        said = (
+            f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
+            "it does not reward being right"
+        )
         exam.find("wrong-loss", good - bad, said, where="loss")
 
 
@@ -252,23 +254,16 @@ def _broadcast(exam: Exam, z: Tensor, y: Tensor) -> None:
     numeric = s.criterion.name in ("mse", "l1", "huber") or (
         s.criterion.name == "custom" and s.task == "regression"
     )
-    if not numeric or z.shape == y.shape or z.numel() != y.numel() or len(y) < 8:
+    if not s.criterion.custom or not numeric or z.shape == y.shape or z.numel() != y.numel() or len(y) < 8:
         return
-    if s.criterion.custom:
-        with torch.no_grad():
-            as_given = float(s.criterion(z, y))
-            aligned = float(s.criterion(z, y.reshape(z.shape)))
-        differs = abs(as_given - aligned) > 1e-3 * (abs(aligned) + 1e-9)
-        if not differs:
-            spread = y.float().reshape(z.shape)
-            with torch.no_grad():
-                differs = float(s.criterion(spread, y)) > 1e-6 + 10 * float(s.criterion(spread, spread))
-    else:
-        score, _ = quality(z, y, "regression")
-        reach = exam.baselines.score if exam.baselines is not None and exam.baselines.held else 0.0
-        differs = abs(score) < 0.05 and reach > 0.3 and float(z.std()) < 0.15 * float(y.float().std())
+    with torch.no_grad():
+        spread = y.float().reshape(z.shape)
+        differs = float(s.criterion(spread, y)) > 1e-6 + 10 * float(s.criterion(spread, spread))
     if differs:
-        said = f"output {tuple(z.shape)} and target {tuple(y.shape)} are broadcast to a table: every output is compared with every target"
+        said = (
+            f"output {tuple(z.shape)} and target {tuple(y.shape)} are broadcast to a table: every output "
+            "is compared with every target"
+        )
         exam.find(
             "wrong-loss",
             float("nan"),
@@ -356,7 +351,10 @@ def output_range(exam: Exam) -> None:
         exam.facts["output range"] = [float(low.min()), float(high.max())]
         limit = 0.01 if s.task == "regression" else 0.03
         if share > limit:
-            said = f"{share:.1%} of the targets lie outside {float(low.min()):.3g} to {float(high.max()):.3g}, beyond which the last activation lets no output"
+            said = (
+                f"{share:.1%} of the targets lie outside {float(low.min()):.3g} to {float(high.max()):.3g}, "
+                "beyond which the last activation lets no output"
+            )
             exam.find("output-range", share, said, where=_last_call(exam) or "output")
         elif bool(bounded.any()) and share == 0:
             exam.facts["bounded output"] = True

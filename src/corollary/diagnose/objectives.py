@@ -58,6 +58,10 @@ class Criterion:
         from corollary.diagnose.subject import main_output
 
         z = main_output(out)
+        if (
+            self.name == "none"
+        ):  # nothing to compare with: the size of the output, so that there is a gradient
+            return z.float().square().mean()
         z, target = aligned(self.name, z, target)
         return named(self.name, z, target)
 
@@ -66,7 +70,7 @@ class Criterion:
         from corollary.diagnose.subject import main_output
 
         z = main_output(out)
-        if self.name == "custom" or z is None:
+        if self.name in ("custom", "none") or z is None:
             return None
         z, target = aligned(self.name, z, target)
         values = named(self.name, z, target, "none")
@@ -142,7 +146,8 @@ def criterion_of(loss: Any, z: Any, y: Any, x: Any, supervised: bool = True) -> 
         return Criterion(name, task_of(name, z, y, supervised), None, True)
     if loss is None:
         name = guessed(z, y, supervised)
-        return Criterion(name, task_of(name, z, y, supervised))
+        task = task_of(name, z, y, supervised)
+        return Criterion(name if task != "density" else "none", task)
     if not callable(loss):
         raise errors.kind("diagnose", "loss must be a name or a function of (output, target)", repr(loss))
     name = (

@@ -47,7 +47,10 @@ def capacity(exam: Exam) -> None:
     theirs = base.gain
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
     if theirs > mine + 0.08:
-        said = f"trained afresh with good settings it scores {best:.3f} on its own training rows; simple models score {base.score:.3f} on rows they have not seen"
+        said = (
+            f"trained afresh with good settings it scores {best:.3f} on its own training rows; simple "
+            f"models score {base.score:.3f} on rows they have not seen"
+        )
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
 
 
@@ -141,7 +144,10 @@ def miscalibrated(exam: Exam) -> None:
     limit = 0.08 + 1.2 * noise
     if error > limit and abs(over) > 0.06:
         own = inside > 0.06 + inside_noise
-        text = f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: calibration error {error:.3f}"
+        text = (
+            f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: "
+            f"calibration error {error:.3f}"
+        )
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
 
@@ -213,7 +219,10 @@ def fragile(exam: Exam) -> None:
         1e-12, size * math.sqrt(flat.shape[1])
     )
     if exam.facts["radius share"] < 0.05:
-        said = f"half of the right answers change within {np.median(radius[right]):.3g}, {np.median(share):.1%} of the way to the nearest other class"
+        said = (
+            f"half of the right answers change within {np.median(radius[right]):.3g}, {np.median(share):.1%} "
+            "of the way to the nearest other class"
+        )
         exam.find("adversarially-fragile", float(np.median(share)), said, where="inputs", sure=0.7)
 
 
@@ -271,7 +280,10 @@ def posterior_collapse(exam: Exam) -> None:
     need = min(len(kl), _needed(dense(x)))
     exam.facts["dimensions needed"] = need
     if total < 0.1 * min(len(kl), 4) or used == 0 or (used < 0.34 * need and used <= 0.5 * len(kl)):
-        said = f"{used} of {len(kl)} dimensions of the code are in use, with {total:.2g} nats in all; the data vary in about {need}"
+        said = (
+            f"{used} of {len(kl)} dimensions of the code are in use, with {total:.2g} nats in all; the "
+            f"data vary in about {need}"
+        )
         exam.find(
             "posterior-collapse", used, said, where="encode", sure=0.95, evidence={"kl": kl, "score": score}
         )
@@ -319,7 +331,10 @@ def mode_collapse(exam: Exam) -> None:
     missing = float(real_share[fake_share < 0.15 * real_share].sum())
     exam.facts["coverage"] = {"samples": cover, "data": usual, "spread": spread, "missing": missing}
     if (cover < 0.6 * usual and (spread < 0.75 or missing > 0.1)) or missing > 0.2 or spread < 0.5:
-        said = f"samples lie near {cover:.0%} of the data (other data near {usual:.0%}), vary {spread:.2f} times as much, and miss {missing:.0%} of the clusters' mass"
+        said = (
+            f"samples lie near {cover:.0%} of the data (other data near {usual:.0%}), vary {spread:.2f} "
+            f"times as much, and miss {missing:.0%} of the clusters' mass"
+        )
         exam.find("mode-collapse", cover, said, where="sample", sure=0.9)
 
 

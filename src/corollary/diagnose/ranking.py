@@ -55,8 +55,11 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "batch-too-small": ("learning-rate-too-large",),
     "learning-rate-too-large": ("dead-units", "exploding-gradient", "capacity-too-small", "miscalibrated", "saturated-units"),
     "learning-rate-too-small": ("capacity-too-small", "miscalibrated", "class-imbalance"),
-    "weight-decay-too-large": ("vanishing-gradient", "capacity-too-small", "learning-rate-too-small", "miscalibrated", "class-imbalance"),
-    "dropout-too-large": ("capacity-too-small", "miscalibrated"),
+    "weight-decay-too-large": (
+        "vanishing-gradient", "capacity-too-small", "learning-rate-too-small", "miscalibrated", "class-imbalance", "dead-units",
+    ),
+    "dropout-too-large": ("capacity-too-small", "miscalibrated", "dead-units"),
+    "posterior-collapse": ("dead-units", "mode-collapse"),
     "overfit": ("miscalibrated", "adversarially-fragile"),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Trace, rms, sensitivity
+from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Call, Trace, rms, sensitivity
 
 __all__ = ["CHECKS"]
 
@@ -136,14 +136,18 @@ def _alike_responses(exam: Exam) -> None:
 # --- units -----------------------------------------------------------------------------------------------
 
 
-def dead_shares(t: Trace) -> list[tuple[str, float, int]]:
-    """Return for every rectified layer the share of its units that are zero on all rows, and their number."""
-    last = t.hidden
+def dead_shares(t: Trace) -> list[tuple[str, float, int, float]]:
+    """Return for every rectified layer the share of its units that are zero on all rows, their number, and how far below zero."""
     found = []
-    for c in last:
+    for c in t.hidden:
         if c.name in ("relu", "relu6") and c.out.ndim >= 2:
             h = c.units
-            found.append((c.where, float((h <= 0).all(0).float().mean()), h.shape[1]))
+            dead = (h <= 0).all(0)
+            depth = 0.0
+            if bool(dead.any()) and isinstance(c.entered, Tensor) and c.entered.shape == c.out.shape:
+                before = Call(c.name, c.where, c.entered, None, convolved=c.convolved).units[:, dead]
+                depth = float(before.mean(0).abs().median())
+            found.append((c.where, float(dead.float().mean()), h.shape[1], depth))
     return found
 
 
@@ -156,28 +160,25 @@ def dead_units(exam: Exam) -> None:
     exam.facts["dead"] = shares
     if not shares:
         return
-    total = sum(w for _, _, w in shares)
-    overall = sum(d * w for _, d, w in shares) / max(1, total)
-    where, worst, width = max(shares, key=lambda r: r[1])
+    total = sum(r[2] for r in shares)
+    overall = sum(r[1] * r[2] for r in shares) / max(1, total)
+    where, worst, width, depth = max(shares, key=lambda r: r[1])
     began = None
     if exam.subject.initial is not None:
-        try:
-            began = max(
-                (d for _, d, _ in dead_shares(exam.traced(exam.subject.twin("initial")))), default=0.0
-            )
-        except Exception:
-            began = None
+        began = max((r[1] for r in dead_shares(exam.traced(exam.subject.twin("initial")))), default=0.0)
     exam.facts["dead at the start"] = began
     said = f"{worst:.0%} of the {width} units of {where or 'a rectified layer'} are zero on all rows"
     said += "" if began is None else f"; at the start {began:.0%} were"
+    well = _does_well(exam)
     sure = 0.0
-    if worst > 0.5 or overall > 0.4:
-        sure = 0.9 if worst > 0.7 else 0.8
-    if began is not None and began > 0.3 and worst > 0.3:
-        sure = max(sure, 0.95)
-    if sure and not (began is not None and began < 0.1 and worst < 0.9 and _does_well(exam)):
-        if _does_well(exam) and worst < 0.7 and (began is None or began < 0.3):
-            return
+    if began is not None:
+        if began > 0.3 and worst > 0.3:
+            sure = 0.95
+        elif worst > 0.5 and not well:
+            sure = 0.5  # died on the way: something else killed them
+    elif worst > 0.5 or overall > 0.4:
+        sure = (0.85 if depth > 0.5 else 0.5) if not (well and worst < 0.7) else 0.0
+    if sure:
         exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in shares], "dead": [r[1] for r in shares]})  # fmt: skip
 
@@ -358,12 +359,13 @@ def _early_matters(exam: Exam, steps: int) -> bool:
     """Whether early steps say something about the target that late ones do not."""
     from corollary.diagnose.architecture import parts_score
 
-    half = steps // 2
-    early, late = parts_score(exam, range(half)), parts_score(exam, range(half, steps))
-    exam.facts["early and late steps"] = [early, late]
-    if not (np.isfinite(early) and np.isfinite(late)):
+    late = parts_score(exam, range(steps // 2, steps))
+    whole = exam.baselines.gain if exam.baselines is not None and exam.baselines.held else float("nan")
+    early = parts_score(exam, range(steps // 2))
+    exam.facts["early, late and all steps"] = [early, late, whole]
+    if not (np.isfinite(whole) and np.isfinite(late)):
         return True
-    return early > 0.05 or late < 0.1
+    return late < 0.1 or max(whole, early) > late + 0.1
 
 
 CHECKS = (symmetric, dead_units, saturated, gradients)

@@ -1,8 +1,9 @@
-"""A forward pass, operation by operation, and the gradients that flow back through it.
+r"""A forward pass, operation by operation, and the gradients that flow back through it.
 
-A ``TorchFunctionMode`` sees every call of torch at the level of Python, functional ones too, with tensors that belong to the
-graph; hooks on the copy only say in which module a call was made. For an activation :math:`h_\\ell` of layer :math:`\\ell` the gradient of the
-loss is :math:`g_\\ell = \\partial \\mathcal L / \\partial h_\\ell`; how its size changes with depth says whether it vanishes or explodes.
+A ``TorchFunctionMode`` sees every call of torch at the level of Python, functional ones too, with tensors that belong to
+the graph; hooks on the copy only say in which module a call was made. For an activation :math:`h_\ell` of layer :math:`\ell`
+the gradient of the loss is :math:`g_\ell = \partial \mathcal L / \partial h_\ell`; how its size changes with depth says
+whether it vanishes or explodes.
 """
 
 from __future__ import annotations
