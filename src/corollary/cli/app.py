@@ -1,4 +1,4 @@
-"""The commands: list, show, data, fit, predict, sample, export, attack, compute, compare, runs, demo, check, formula."""
+"""The commands of the command line, one function each."""
 
 from __future__ import annotations
 
@@ -267,6 +267,33 @@ def attack(
         )
         if out is not None:
             say(f"The curve is in {out}")
+
+
+@app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="A run directory, or a model file.")],
+    source: Source,
+    validation: Annotated[str | None, typer.Option(help="Data that the fit did not see.")] = None,
+    kind: Kind = None,
+    target: Target = None,
+    columns: ColumnKinds = None,
+    html: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for the measurements.")] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with a training and what to change; the exit code is 1 if something is an error."""
+    from corollary.cli.diagnosing import diagnose_run
+
+    report = diagnose_run(run, source, validation, kind, target, columns, time_limit)
+    if html is not None:
+        report.to_html(html)
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        say(str(report))
+        if html is not None:
+            say(f"The page is {html}")
+    raise typer.Exit(int(any(finding.severity == "error" for finding in report.findings)))
 
 
 @app.command()

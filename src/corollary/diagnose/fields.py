@@ -39,7 +39,9 @@ class Axis:
     size: float = 1
     jump: float = 1
     spatial: bool = False  # whether a window has slid over it
-    block: tuple[tuple[int, ...], int] | None = None  # the sizes merged into that dimension, and its place among them
+    block: tuple[tuple[int, ...], int] | None = (
+        None  # the sizes merged into that dimension, and its place among them
+    )
 
     def slid(self, k: int, s: float, p: int, d: int) -> Axis:
         """Return what a window's outputs see, eq. 1."""
@@ -314,6 +316,18 @@ def _added_matrix(fields: Fields, args: tuple[Any, ...], result: Tensor) -> Fiel
     return None if rest is None else union([*rest, *_product(fields, args[1], args[2])])
 
 
+def _mixed(fields: Fields, args: tuple[Any, ...], result: Tensor) -> Field:
+    """Follow what combines all entries along a dimension and keeps the shape, as softmax does."""
+    at = args[1] % args[0].ndim
+    return union(
+        replace(a, start=0, size=max(a.size, a.extent)) if a.dim == at else a for a in fields.of(args[0])
+    )
+
+
+def _lost(fields: Fields, args: tuple[Any, ...], result: Tensor) -> Field:
+    return None
+
+
 def _embedded(fields: Fields, args: tuple[Any, ...], result: Tensor) -> Field:
     return union(fields.of(args[1]))
 
@@ -402,5 +416,7 @@ RULES: dict[Any, Rule] = {
     aten.addmm: _added_matrix,
     aten.baddbmm: _added_matrix,
     aten.embedding: _embedded,
+    **dict.fromkeys((aten._softmax, aten._log_softmax, aten.cumsum), _mixed),
+    **dict.fromkeys((aten.index, aten.index_select, aten.gather, aten.scatter, aten.roll, aten.flip, aten.sort), _lost),
     **dict.fromkeys((aten.view, aten._unsafe_view, aten.reshape), _viewed),
 }  # fmt: skip

@@ -132,7 +132,9 @@ class Summary:
         head = ("layer", "output", "parameters", "MACs", "field", "memory")
         rows = [
             (
-                "  " * layer.depth + (f"{layer.name.rpartition('.')[2]}: " if layer.name else "") + layer.type,
+                "  " * layer.depth
+                + (f"{layer.name.rpartition('.')[2]}: " if layer.name else "")
+                + layer.type,
                 _shape_text(layer.output),
                 f"{layer.parameters:,}" + (" (shared)" if layer.shared else "")
                 if layer.parameters or layer.shared
@@ -145,7 +147,9 @@ class Summary:
         ]
         lines = _aligned([head, *rows])
         lines.insert(1, "-" * max(map(len, lines)))
-        total = f"{self.parameters:,} parameters ({_bytes(self.parameter_bytes)}), {self.trainable:,} trainable"
+        total = (
+            f"{self.parameters:,} parameters ({_bytes(self.parameter_bytes)}), {self.trainable:,} trainable"
+        )
         lines += [lines[1], total]
         lines.append(f"{self.macs:,} MACs, {self.flops:,} FLOPs for input {_shape_text(self.input)}")
         lines.append(f"{_bytes(self.memory)} kept for the backward pass")
@@ -265,7 +269,9 @@ def arguments(module: nn.Module, input: Any) -> tuple[tuple[Any, ...], dict[str,
         if any(p.kind is p.VAR_KEYWORD for p in known) or set(input) <= names:
             return (), {key: tree_map(placed, value) for key, value in input.items()}
         return ({key: tree_map(placed, value) for key, value in input.items()},), {}
-    if isinstance(input, tuple | list) and any(isinstance(v, Tensor | np.ndarray) for v in tree_leaves(input)):
+    if isinstance(input, tuple | list) and any(
+        isinstance(v, Tensor | np.ndarray) for v in tree_leaves(input)
+    ):
         return tuple(tree_map(placed, value) for value in input), {}
     if hasattr(input, "to_numpy"):
         input = input.to_numpy()
@@ -310,6 +316,8 @@ FORMULAS = {
     aten.addmv: lambda c, a, b, **_: _flops(a),
     aten.dot: lambda a, b, **_: _flops(a),
     aten.vdot: lambda a, b, **_: _flops(a),
+    aten._sparse_mm: None,  # counted by the entries that are there
+    aten._sparse_addmm: None,
     aten._trilinear: lambda a, w, b, *_, **__: 2 * a.shape[0] * prod(w.shape[-3:]),
 }
 
@@ -374,21 +382,23 @@ def _traced(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
     tape = _Tape(given)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _unfused(), tape.listening(module), tape:
+        _call(module, args, kwargs, given)
+    return tape
+
+
+@contextmanager
+def _unfused() -> Iterator[None]:
+    """Let recurrent and attention layers run as single operations: fused kernels hide their products from the count."""
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # fused kernels hide their products from the count
+    before = torch.backends.mkldnn.set_flags(False, None, None, None)
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with (
-            torch.no_grad(),
-            sdpa_kernel(SDPBackend.MATH),
-            torch.backends.mkldnn.flags(enabled=False),
-            torch.backends.cudnn.flags(enabled=False),
-            tape.listening(module),
-            tape,
-        ):
-            _call(module, args, kwargs, given)
+        with torch.backends.cudnn.flags(enabled=False):
+            yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return tape
+        torch.backends.mkldnn.set_flags(before[0], None, None, None)
 
 
 def _call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor]) -> Any:
@@ -414,27 +424,31 @@ def _field_sizes(tape: _Tape) -> dict[str, tuple[int, ...]]:
 
 def _kept(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counter[str]:
     """Return the bytes that autograd saves for the backward pass, by module; in training mode if it runs there."""
-    known = {_storage(t) for t in (*module.parameters(), *module.buffers())}
-    known |= {_storage(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
     for training in (True, False):
-        tape, kept, seen = _Tape([]), Counter(), set(known)
-
-        def pack(t: Tensor) -> Tensor:
-            where = _storage(t)
-            if where not in seen:
-                seen.add(where)  # noqa: B023
-                kept[tape.running[-1] if tape.running else ""] += _size(t)  # noqa: B023
-            return t
-
-        with undisturbed(module), torch.enable_grad(), tape.listening(module):
-            module.train(training) if training else module.eval()
-            try:
-                with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-                    result = module(*args, **kwargs)  # noqa: F841 - its graph must live until all is counted
-                return kept
-            except Exception:
-                continue  # such as batch normalisation of one row
+        try:
+            return _saved(module, args, kwargs, training)
+        except Exception:
+            continue  # such as batch normalisation of one row
     return Counter()
+
+
+def _saved(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> Counter[str]:
+    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    seen = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
+    tape, kept = _Tape([]), Counter[str]()
+
+    def pack(t: Tensor) -> Tensor:
+        where = _storage(t)
+        if where not in seen:
+            seen.add(where)
+            kept[tape.running[-1] if tape.running else ""] += _size(t)
+        return t
+
+    with undisturbed(module), torch.enable_grad(), tape.listening(module):
+        module.train(training)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            result = module(*args, **kwargs)  # noqa: F841 - its graph must live until all is counted
+    return kept
 
 
 # --- plain values ----------------------------------------------------------------------------------------
@@ -489,6 +503,8 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     left = (0, 1)
     return [
-        "  ".join(cell.ljust(w) if j in left else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths))).rstrip()
+        "  ".join(
+            cell.ljust(w) if j in left else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths))
+        ).rstrip()
         for row in rows
     ]

@@ -301,6 +301,9 @@ def drive(
             return _finish(learner, journal, best, stopping or run.early_stopping)
         loop = _Loop(learner, run, owner, journal, best, stopping or run.early_stopping, store)
         told = (*run.callbacks, *((notify,) if notify else ()))
+        for call in told:
+            if hasattr(call, "begin"):
+                call.begin(learner, owner)
         with listening(run) as signals, run.bar(owner, total, journal.step, progress) as bar:
             loop.go(signals, bar, told, monotonic() if since is None else since)
     return _finish(learner, journal, loop.best, stopping or run.early_stopping)

@@ -65,7 +65,8 @@ class Run:
     early_stopping : EarlyStopping, optional
         For learners that have no stopping rule of their own.
     callbacks : sequence of callable, default=()
-        Each is called with an :class:`~corollary.engine.loop.Event` after every step.
+        Each is called with an :class:`~corollary.engine.loop.Event` after every step; one that has a method
+        ``begin(learner, owner)`` is told of every fit before its first.
     """
 
     def __init__(
