@@ -144,8 +144,13 @@ def _lines(axes: Any, lists: Mapping[str, np.ndarray]) -> None:
 # --- history, layers, data -------------------------------------------------------------------------------
 
 
+def _subject(report: Any) -> Any:
+    """Return what was examined: the module, its samples and its history."""
+    return getattr(report.subject, "subject", report.subject)
+
+
 def _history(report: Any) -> Any:
-    history = getattr(report.subject, "history", None) or report.measurements.get("history") or {}
+    history = getattr(_subject(report), "history", None) or report.measurements.get("history") or {}
     if not isinstance(history, Mapping):
         return None
     lists = {
@@ -188,7 +193,7 @@ def _layers(report: Any) -> Any:
 
 def _data(report: Any, finding: Any) -> Any:
     """Return what draws the spread of the inputs' columns, or of the targets."""
-    samples = getattr(report.subject, "train", None)
+    samples = getattr(_subject(report), "train", None)
     x, y = getattr(samples, "x", None), getattr(samples, "y", None)
     about_targets = finding is not None and finding.cause in (
         "unscaled-targets", "class-imbalance", "label-noise", "misaligned-labels", "output-range", "wrong-loss", "double-softmax",

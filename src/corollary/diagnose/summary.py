@@ -32,7 +32,7 @@ from torch.utils.flop_counter import flop_registry
 from corollary import errors
 from corollary.diagnose.fields import Fields
 
-__all__ = ["Layer", "Summary", "arguments", "module_of", "summary", "undisturbed"]
+__all__ = ["Layer", "Summary", "arguments", "module_of", "summary", "undisturbed", "unfused"]
 
 aten = torch.ops.aten
 
@@ -382,13 +382,13 @@ def _traced(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
     tape = _Tape(given)
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _unfused(), tape.listening(module), tape:
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), unfused(), tape.listening(module), tape:
         _call(module, args, kwargs, given)
     return tape
 
 
 @contextmanager
-def _unfused() -> Iterator[None]:
+def unfused() -> Iterator[None]:
     """Let recurrent and attention layers run as single operations: fused kernels hide their products from the count."""
     fast = torch.backends.mha.get_fastpath_enabled()
     before = torch.backends.mkldnn.set_flags(False, None, None, None)

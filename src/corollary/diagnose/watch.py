@@ -6,7 +6,8 @@ update changes, the signs are
 .. math::
     \frac{g_l}{g_m} < 10^{-4} \text{ and } \frac{g_l / w_l}{g_m / w_m} < 10^{-4} \quad (l < m), \tag{1}
 
-*the gradient vanishes* on its way from layer :math:`m` to :math:`l` (reversed: it explodes); rows of a weight whose gradient is
+*the gradient vanishes* on its way from layer :math:`m` to :math:`l` (reversed: it explodes, as it does when it is a thousand
+times as long as the weights, or a hundred times as long as usual); rows of a weight whose gradient is
 exactly zero on several batches in turn belong to *dead units* (2); a loss that is no number, one above twice its first and four
 times its best value, or :math:`\lVert \Delta w \rVert > 0.3 \lVert w \rVert` update after update mean that *the rate is too
 high* (3); and a validation loss that stays above its minimum by a tenth of what it had gained, while the training loss falls,
@@ -33,6 +34,7 @@ from corollary.diagnose.report import Finding
 __all__ = ["Watch"]
 
 DECAY = 1e-4  # of the gradient between two layers: beyond what layers of a healthy net differ by
+LONG = 1e3  # times the weights' length: a rate of a thousandth would replace them in one step
 SPIKE = 100.0  # times the usual length, above which a gradient has exploded
 DEAD = 0.5  # share of a layer's units without a gradient
 TURNOVER = 0.3  # share of the weights that an update may change
@@ -119,7 +121,7 @@ class Watch:
         self.step += 1
         due = self._before is not None or self.spent <= self.share * (now - self._begin)
         if loss is not None and (due or not isinstance(loss, Tensor) or loss.device.type == "cpu"):
-            self._judge_loss(self._losses, float(loss))
+            self._judge_loss(self._losses, _number(loss))
         if due:
             self._look(model)
             self.spent += perf_counter() - now
@@ -134,8 +136,8 @@ class Watch:
         train_loss : Tensor or float, optional
             That on the training data.
         """
-        train = float(train_loss) if train_loss is not None else self._losses.mean
-        self._valid.append((float(loss), train, self.step))
+        train = _number(train_loss) if train_loss is not None else self._losses.mean
+        self._valid.append((_number(loss), train, self.step))
         self._judge_validation()
 
     def begin(self, learner: Any, owner: str) -> None:
@@ -177,7 +179,7 @@ class Watch:
         g = [n / math.sqrt(w.numel()) for n, (_, _, w) in zip(lengths, layers)]
         w = [n / math.sqrt(v.numel()) for n, (_, _, v) in zip(lengths[len(layers) :], layers)]
         self._judge_flow([name for name, _, _ in layers], g, w)
-        self._judge_length(math.hypot(*lengths[: len(layers)]))
+        self._judge_length(math.hypot(*lengths[: len(layers)]), math.hypot(*lengths[len(layers) :]))
         self._judge_units(layers, any(g))
         self._before = [v.detach().clone() for _, _, v in self._layers]
 
@@ -223,10 +225,19 @@ class Watch:
                     cause, f"the gradient {verb} {times:.0f}-fold on its way back from {where}", ratio, where
                 )
 
-    def _judge_length(self, length: float) -> None:
+    def _judge_length(self, length: float, weights: float) -> None:
+        """Compare the whole gradient with the weights, and with what it usually is."""
+        if not math.isfinite(length):
+            return
+        ratio = length / max(weights, 1e-30)
+        if self._in_a_row("long", ratio > LONG):
+            said = f"the gradient is {ratio:.3g} times as long as the weights"
+            self._found("exploding-gradient", said, ratio)
+        if self._in_a_row("short", 0 < ratio < 1 / LONG**2.5 and self.looks <= LOOKS):
+            said = f"the gradient is {ratio:.3g} times as long as the weights from the first step on"
+            self._found("vanishing-gradient", said, ratio)
         usual = sorted(self._lengths)[len(self._lengths) // 2] if len(self._lengths) >= LOOKS else math.inf
-        if math.isfinite(length):
-            self._lengths.append(length)
+        self._lengths.append(length)
         if length > SPIKE * usual > 0:
             said = f"the gradient's length is {length:.3g}, usually {usual:.3g}"
             self._found("exploding-gradient", said, length / usual)
@@ -324,6 +335,10 @@ class Watch:
             self.say(text)
         else:
             warnings.warn(text, errors.CorollaryWarning, stacklevel=4)
+
+
+def _number(value: Any) -> float:
+    return float(value.detach() if isinstance(value, Tensor) else value)
 
 
 class _Losses:
