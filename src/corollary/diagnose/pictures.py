@@ -7,6 +7,7 @@ the data, the history or the layers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -209,7 +210,34 @@ def _data(report: Any, finding: Any) -> Any:
         )
     if not hasattr(x, "detach") or not x.is_floating_point() or x.ndim < 2:
         return None
+    column = re.search(r"(?:feature|column)s? \[?(\d+)", finding.where) if finding is not None else None
+    if column:
+        return _column(_subject(report), int(column[1]))
     flat = x.detach().float().cpu().reshape(len(x), -1)[:, :SHOWN].numpy()
     size = np.sqrt(np.nanmean(np.where(np.isfinite(flat), flat, np.nan) ** 2, axis=0))
     names = [f"feature {i}" for i in range(flat.shape[1])]
     return lambda axes: _bars(axes, names, size, "root mean square of each feature")
+
+
+def _column(subject: Any, column: int) -> Any:
+    """Return what draws one feature: how it is distributed in training and in validation."""
+
+    def values(samples: Any) -> np.ndarray:
+        flat = samples.x.detach().float().cpu().reshape(len(samples.x), -1).numpy()
+        return flat[np.isfinite(flat[:, column]), column] if column < flat.shape[1] else np.empty(0)
+
+    found = {"training": values(subject.train)}
+    if getattr(subject, "valid", None) is not None:
+        found["validation"] = values(subject.valid)
+    found = {name: v for name, v in found.items() if len(v)}
+    if not found:
+        return None
+
+    def draw(axes: Any) -> None:
+        edges = np.histogram_bin_edges(np.concatenate(list(found.values())), 30)
+        for (name, v), colour in zip(found.items(), (ACCENT, BASE)):
+            axes.hist(v, edges, color=colour, alpha=0.5, density=True, label=f"{name}, {len(v)} rows")
+        axes.set(xlabel=f"feature {column}", ylabel="density")
+        axes.legend(fontsize=7, frameon=False)
+
+    return draw
