@@ -20,6 +20,7 @@ from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
 from corollary.border import check_target
 from corollary.data.sources import Source
+from corollary.engine.budget import Budget
 from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -36,6 +37,9 @@ class GradientTrained(Tunable, Estimator):
     """
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
+    _budget: ClassVar[Budget | None] = (
+        None  # how many updates the task takes, where the data decide how long to descend
+    )
     _takes_more: ClassVar[bool] = True  # whether further data make sense: validation=, partial_fit
     _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
@@ -180,11 +184,17 @@ class GradientTrained(Tunable, Estimator):
             raise errors.kind(name, "validation must be a tuple (X, y)", type(given).__name__)
         return self._further(*given)
 
-    def _plan(self) -> Training:
+    def _plan(self, n: int | None = None) -> Training:
+        """Return how to descend; batch size and epochs from the number of samples, where there is a budget of updates."""
         training = self.training if self.training is not None else Training()
         if not isinstance(training, Training):
             raise errors.kind(type(self).__name__, "training must be a Training", repr(training))
-        plan = training.resolved(**self._training_defaults)
+        defaults, budget = dict(self._training_defaults), self._budget
+        if n is not None and budget is not None:
+            defaults["batch_size"] = budget.batch_size(n)
+        plan = training.resolved(**defaults)
+        if n is not None and budget is not None and training.epochs is None:
+            plan.epochs = budget.passes(n, plan.batch_size)
         return plan if "_going_on" not in self.__dict__ else plan.overridden(epochs=1)
 
     def _stopping(self) -> EarlyStopping | None:
@@ -212,7 +222,7 @@ class GradientTrained(Tunable, Estimator):
         from corollary.engine.random import seeded
         from corollary.engine.sgd import CHUNK, GradientLearner, evaluate
 
-        plan, seed, run = self._plan(), self._seed(), current()
+        plan, seed, run = self._plan(len(batches)), self._seed(), current()
         with seeded(seed):
             module = self._module()
         going_on = self.__dict__.get("_going_on", {})

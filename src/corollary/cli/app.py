@@ -198,7 +198,9 @@ def compute(
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory, or a model file.")],
     source: Source,
-    out: Annotated[Path, typer.Option(help="A .csv, .json, .npy, .npz or .txt file.")],
+    out: Annotated[
+        Path, typer.Option(help="A .csv, .json, .npy, .npz or .txt file; for masks also a .png or a folder.")
+    ],
     kind: Kind = None,
     target: Target = None,
     columns: ColumnKinds = None,

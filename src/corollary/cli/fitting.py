@@ -163,6 +163,8 @@ def _check_target(entry: Entry, dataset: Any, source: str) -> None:
     if not taught or dataset.y is not None or dataset.kind in ("graph", "graphs"):
         return
     do = "Put the files of each class into a sub-folder of its own, named after it."
+    if "segmenter" in taught:
+        do = "Put the images into images/ and their masks, of the same names, into masks/ beside it."
     if dataset.kind in ("table", "ratings") or Path(source).suffix:
         names = [str(name) for name in dataset.feature_names or ()]
         guess = guess_target(dataset) if dataset.kind == "table" else None

@@ -103,6 +103,8 @@ def predict_with(
 
     model, config = open_run(run)
     given, dataset, reading = read_for(model, config, run, source, kind, target, columns)
+    if getattr(model, "role", "") == "segmenter" and out.suffix in ("", ".png"):
+        return _write_pictures(model, given, dataset, out)
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
@@ -110,6 +112,19 @@ def predict_with(
     names, columns = _marked(names, columns, given, reading)
     write_columns(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
+
+
+def _write_pictures(model: Any, given: Dataset, dataset: Dataset, out: Path) -> str:
+    """Write the masks of images as pictures, into a folder under the images' names, or one into a file."""
+    from corollary.data.masks import write_masks
+
+    names = given.extra.get("files") or [f"{i:05d}" for i in range(len(dataset))]
+    if out.suffix == ".png" and len(names) > 1:
+        do = "Use --out FOLDER, for one picture per image, or .npy for an array."
+        raise errors.value("--out", "a .png file holds one mask", f"{len(names)} images", do)
+    folder, names = (out.parent, [out.name]) if out.suffix == ".png" else (out, names)
+    written = write_masks(folder, names, np.asarray(model.predict(dataset.X)), model.classes_)
+    return f"{len(written)} masks in {out}"
 
 
 def _compare_told(told: dict[str, str], learned: Any) -> None:
@@ -286,7 +301,10 @@ def write_columns(path: Path, names: list[str], columns: list[Any], array: Any =
     elif path.suffix == ".npz":
         np.savez(path, **{"X": array} if array is not None else dict(zip(names, columns)))
     else:
-        raise errors.value("--out", "the file must end in .csv, .json, .npy, .npz or .txt", repr(path.suffix))
+        do = "A model of masks also writes .png, or pictures into a folder."
+        raise errors.value(
+            "--out", "the file must end in .csv, .json, .npy, .npz or .txt", repr(path.suffix), do
+        )
 
 
 def list_runs(directory: Path) -> list[dict[str, Any]]:

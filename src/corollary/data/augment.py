@@ -30,7 +30,18 @@ from torch.nn import functional as F
 
 from corollary import errors
 
-__all__ = ["augment", "colour_components", "colour_noise", "crop", "flip", "noise", "resize", "rotate"]
+__all__ = [
+    "augment",
+    "colour_components",
+    "colour_noise",
+    "crop",
+    "draw_moves",
+    "flip",
+    "move",
+    "noise",
+    "resize",
+    "rotate",
+]
 
 
 def _batched(function: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -123,6 +134,88 @@ def flip(
     return torch.where(chosen.to(images.device)[:, None, None, None], mirrored, images)
 
 
+def draw_moves(
+    n: int, generator: torch.Generator, *, flip: float = 0.0, vertical_flip: float = 0.0, shift: int = 0
+) -> dict[str, Tensor]:
+    """Draw how each of n images is moved: what :func:`move` takes.
+
+    Parameters
+    ----------
+    n : int
+        Number of images.
+    generator : torch.Generator
+        Where everything is drawn from.
+    flip, vertical_flip : float, default=0
+        Probabilities that left and right, top and bottom change places.
+    shift : int, default=0
+        Largest move in pixels along each side, either way.
+    """
+    for name, p in (("flip", flip), ("vertical_flip", vertical_flip)):
+        if not 0 <= p <= 1:
+            raise errors.value("augment", f"{name} must be a probability", p)
+    if isinstance(shift, bool) or shift != int(shift) or shift < 0:
+        raise errors.value("augment", "shift must be a number of pixels", shift)
+    moves = {}
+    for name, p in (("mirrored", flip), ("upturned", vertical_flip)):
+        if p:
+            moves[name] = _uniform(n, generator, "augment") < p
+    if shift:
+        steps = [_integers(2 * int(shift) + 1, n, generator, "augment") - int(shift) for _ in range(2)]
+        moves["offsets"] = torch.stack(steps, 1)
+    return moves
+
+
+def move(
+    images: Tensor,
+    *,
+    mirrored: Tensor | None = None,
+    upturned: Tensor | None = None,
+    offsets: Tensor | None = None,
+) -> Tensor:
+    """Mirror and shift each image or mask by whole pixels; what comes in is reflected at the border.
+
+    Parameters
+    ----------
+    images : tensor of shape (n, h, w) or (n, c, h, w)
+        Images, or masks of labels: values are moved and never mixed.
+    mirrored, upturned : boolean tensor of shape (n,), optional
+        Whose left and right, whose top and bottom change places.
+    offsets : integer tensor of shape (n, 2), optional
+        Rows and columns by which each image moves up and left, after it was mirrored.
+
+    Examples
+    --------
+    >>> move(torch.arange(4).reshape(1, 1, 4), offsets=torch.tensor([[0, 1]]))
+    tensor([[[1, 2, 3, 2]]])
+    """
+    n, h, w = len(images), *images.shape[-2:]
+    rows, columns = (
+        _places(side, n, turned, None if offsets is None else offsets[:, axis], images.device)
+        for axis, (side, turned) in enumerate(((h, upturned), (w, mirrored)))
+    )
+    which = torch.arange(n, device=images.device)[:, None, None]
+    if images.ndim == 3:
+        return images[which, rows[:, :, None], columns[:, None, :]]
+    return images[which, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def _places(side: int, n: int, turned: Tensor | None, offset: Tensor | None, device: Any) -> Tensor:
+    """Return which row or column of each image every new one shows."""
+    places = torch.arange(side, device=device).expand(n, -1)
+    if offset is not None:
+        last = max(side - 1, 1)
+        places = (places + offset.to(device)[:, None]) % (2 * last)  # reflected again and again
+        places = (last - (last - places).abs()).clamp(max=side - 1)
+    if turned is not None:
+        places = torch.where(turned.to(device)[:, None], side - 1 - places, places)
+    return places
+
+
+@_batched
+def _moved(images: Any, moves: dict[str, Tensor]) -> Any:
+    return move(images, **moves)
+
+
 @_batched
 def rotate(
     images: Any,
@@ -210,7 +303,6 @@ def noise(images: Any, scale: float = 0.05, *, generator: torch.Generator | None
 _FUNCTIONS = {
     "crop": crop,
     "resize": resize,
-    "flip": flip,
     "rotate": rotate,
     "colour": colour_noise,
     "noise": noise,
@@ -224,6 +316,8 @@ def augment(
     resize: int | tuple[int, int] | None = None,
     rotate: float = 0.0,
     flip: float = 0.0,
+    vertical_flip: float = 0.0,
+    shift: int = 0,
     crop: int | tuple[int, int] | None = None,
     padding: int = 0,
     colour: float = 0.0,
@@ -241,8 +335,10 @@ def augment(
         New height and width; size of a random window, after ``padding`` zeros on every side.
     rotate : float, default=0
         Largest angle in degrees, either way.
-    flip : float, default=0
-        Probability that left and right change places.
+    flip, vertical_flip : float, default=0
+        Probabilities that left and right, top and bottom change places.
+    shift : int, default=0
+        Largest move in pixels along each side, either way; what comes in is reflected at the border.
     padding : int, default=0
         Zeros around the image before it is cropped; without ``crop`` the size stays.
     colour, noise : float, default=0
@@ -263,16 +359,20 @@ def augment(
     """
     if padding and crop is None:
         crop = tuple(images.shape[-2:])
+    moves = {"flip": flip, "vertical_flip": vertical_flip, "shift": shift}
     wanted = {
         "resize": resize,
         "rotate": rotate,
-        "flip": flip,
+        "move": any(moves.values()),
         "crop": crop,
         "colour": colour,
         "noise": noise,
     }
     for name, amount in wanted.items():
         if amount is None or amount == 0.0:
+            continue
+        if name == "move":
+            images = _moved(images, draw_moves(len(images), _needed(generator, "augment"), **moves))
             continue
         options: dict[str, Any] = {} if name == "resize" else {"generator": generator}
         options |= {"padding": padding} if name == "crop" else {}

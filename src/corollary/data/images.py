@@ -24,7 +24,17 @@ from corollary.data.dataset import Dataset
 from corollary.data.folders import by_class, check_readable, names_below, readable
 from corollary.data.limits import allow, current
 
-__all__ = ["SUFFIXES", "fitted_to", "joined", "levels_of", "picture", "pixels", "read_folder", "read_image"]
+__all__ = [
+    "SUFFIXES",
+    "fitted_to",
+    "joined",
+    "levels_of",
+    "open_picture",
+    "picture",
+    "pixels",
+    "read_folder",
+    "read_image",
+]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".pbm", ".tif", ".tiff", ".webp")
 _DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of more than 8 bits
@@ -38,9 +48,11 @@ def read_image(path: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
     return _dataset([path], None, path, path.parent, reading or {})
 
 
-def read_folder(folder: Path, reading: Mapping[str, Any] | None = None) -> Dataset:
-    """Read the images of a folder; the names of sub-folders are the classes."""
+def read_folder(folder: Path, reading: Mapping[str, Any] | None = None, whole: bool = False) -> Dataset:
+    """Read the images of a folder; the names of sub-folders are the classes, unless the folder is ``whole``."""
     files, labels = by_class(folder, SUFFIXES, "image")
+    if whole:
+        labels = None
     return _dataset(files, labels, folder, folder, reading or {})
 
 
@@ -149,7 +161,7 @@ def levels_of(X: Any) -> int | None:
 
 def picture(raw: bytes, name: str) -> np.ndarray:
     """Decode an image file, ``(h, w)`` if grey and ``(h, w, 3)`` otherwise."""
-    return _decoded(raw, name, pixels)
+    return open_picture(raw, name, pixels)
 
 
 def size_of(raw: bytes, name: str) -> tuple[int, int]:
@@ -159,7 +171,7 @@ def size_of(raw: bytes, name: str) -> tuple[int, int]:
         turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         return (image.width, image.height) if turned else (image.height, image.width)
 
-    return _decoded(raw, name, size, counted=False)  # type: ignore[no-any-return]
+    return open_picture(raw, name, size, counted=False)  # type: ignore[no-any-return]
 
 
 def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
@@ -179,10 +191,11 @@ def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
         values = pixels(ImageOps.fit(image, (size[1], size[0])))
         return np.round(values).astype(np.uint16) if deep and values.max(initial=0) > 1 else values
 
-    return _decoded(raw, name, fit)  # type: ignore[no-any-return]
+    return open_picture(raw, name, fit)  # type: ignore[no-any-return]
 
 
-def _decoded(raw: bytes, name: str, use: Callable[[Any], Any], counted: bool = True) -> Any:
+def open_picture(raw: bytes, name: str, use: Callable[[Any], Any], counted: bool = True) -> Any:
+    """Return what ``use`` makes of an image file, opened by Pillow; whatever goes wrong is one error."""
     try:
         from PIL import Image
     except ImportError as error:

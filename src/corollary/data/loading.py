@@ -21,6 +21,7 @@ path                                                 kind
 ``.wav``                                             sequence
 ``.png .jpg .jpeg .bmp .gif .pgm .ppm .tif .webp``   image
 folder of such images, ``.wav`` or ``.txt``          image, sequence or text, a sub-folder per class
+folder with ``images/`` and ``masks/``               image, a mask of labels for each as its target
 ===================================================  ========================================================
 
 A delimited or ``.txt`` file can also be told to be ratings (triples), graph (an edge list), table, text
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corollary import errors
-from corollary.data import edges, images, kinds, ratings, registry, sounds, tables, texts
+from corollary.data import edges, images, kinds, masks, ratings, registry, sounds, tables, texts
 from corollary.data.arrays import read_npy, read_npz
 from corollary.data.compressed import plain_suffix
 from corollary.data.dataset import KINDS, Dataset, missing_file
@@ -176,6 +177,8 @@ def _from_folder(folder: Path, how: _How) -> Dataset:
         "text": texts.read_documents,
     }
     kind = how.kind or _folder_kind(folder)
+    if kind == "image" and masks.mask_folders(folder):
+        return masks.read_masked(folder, how.reading)
     if kind not in readers:
         do = "Pass the path of the file itself."
         raise errors.value("load", "a folder must hold images, sounds or texts", f"kind={kind!r}", do)

@@ -217,7 +217,8 @@ class Mixup(Regulariser):
 class Augment(Regulariser):
     """Show other views of the images: options of :func:`corollary.data.augment.augment`, or a function of one's own.
 
-    A function is called as ``transform(images, generator=rng)``.
+    A function is called as ``transform(images, generator=rng)``. Where the target is a mask, flips and shifts move it and
+    the weights of its pixels along with the image.
     """
 
     name = "augment"
@@ -227,18 +228,46 @@ class Augment(Regulariser):
 
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the batch with other views of its images."""
-        from corollary.data.augment import augment
-
         images = batch.inputs[0]
-        if isinstance(self.transform, dict):
-            if not isinstance(images, Tensor) or images.ndim not in (3, 4):
-                must = "augment needs images"
-                got = f"inputs of shape {tuple(getattr(images, 'shape', ()))}"
-                raise errors.value(self._learner.owner, must, got, "Pass a function of your own instead.")
-            changed = augment(images, generator=rng, **self.transform)
-        else:
-            changed = self.transform(images, generator=rng)
-        return batch._replace(inputs=(changed, *batch.inputs[1:]))
+        if not isinstance(self.transform, dict):
+            return batch._replace(inputs=(self.transform(images, generator=rng), *batch.inputs[1:]))
+        if not isinstance(images, Tensor) or images.ndim not in (3, 4):
+            must = "augment needs images"
+            got = f"inputs of shape {tuple(getattr(images, 'shape', ()))}"
+            raise errors.value(self._learner.owner, must, got, "Pass a function of your own instead.")
+        from corollary.data import augment
+
+        moves = {key: value for key, value in self.transform.items() if key in MOVES}
+        other = {key: value for key, value in self.transform.items() if key not in MOVES}
+        masks = _like_images(batch.target, images), _like_images(batch.weight, images)
+        if any(masks) and {*other} & {"resize", "rotate", "crop", "padding"}:
+            must = "images with masks can be mirrored and shifted"
+            do = "Use flip, vertical_flip, shift, colour and noise."
+            raise errors.value(self._learner.owner, must, ", ".join(sorted(other)), do)
+        target, weight = batch.target, batch.weight
+        drawn = augment.draw_moves(batch.size or len(images), rng, **moves)
+        if drawn:
+            mine = {key: value[batch.rows] for key, value in drawn.items()}
+            images = augment.move(images, **mine)
+            target, weight = (
+                augment.move(t, **mine) if is_mask else t for t, is_mask in zip((target, weight), masks)
+            )
+        if other:
+            images = augment.augment(images, generator=rng, **other)
+        return batch._replace(inputs=(images, *batch.inputs[1:]), target=target, weight=weight)
+
+
+MOVES = ("flip", "vertical_flip", "shift")  # what moves pixels and changes none
+
+
+def _like_images(values: Any, images: Tensor) -> bool:
+    """Whether there is a value for every pixel."""
+    return (
+        isinstance(values, Tensor)
+        and values.ndim > 2
+        and values.shape[-2:] == images.shape[-2:]
+        and len(values) == len(images)
+    )
 
 
 # --- on the loss -----------------------------------------------------------------------------------------

@@ -82,8 +82,8 @@ class GenerativeModel(Generator, GradientTrained):
             self.n_samples_ = len(found)  # of a source all, of which `_check` sees the first only
         return found
 
-    def _plan(self) -> Training:
-        plan, asked = super()._plan(), getattr(self.training, "early_stopping", None)
+    def _plan(self, n: int | None = None) -> Training:
+        plan, asked = super()._plan(n), getattr(self.training, "early_stopping", None)
         if plan.early_stopping and asked is None and self.n_samples_ < FEW:
             return plan.overridden(early_stopping=False)
         return plan

@@ -11,6 +11,7 @@ from corollary import plot
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_images
 from corollary.reporting.pages import Table
+from corollary.reporting.predictions import files_of
 from corollary.roletable import entries_of
 
 __all__ = ["sections"]
@@ -80,6 +81,38 @@ def _segmented(model: Any, dataset: Dataset) -> Iterator[Section]:
         )
         text = "Images, the classes of their pixels, and the classes found."
     yield "Masks", text, plot.image_grid(np.concatenate(rows), columns=len(shown))
+    if dataset.y is not None:
+        yield from _pixels_by_class(model, dataset)
+
+
+def _pixels_by_class(model: Any, dataset: Dataset) -> Iterator[Section]:
+    """Yield intersection over union, precision and recall of each class, and the images that came out worst."""
+    found, classes = np.asarray(model.predict(dataset.X)), model.classes_
+    truth = np.asarray(dataset.y).reshape(found.shape)
+    rows = []
+    for label in classes:
+        said, true = found == label, truth == label
+        both, either = int((said & true).sum()), int((said | true).sum())
+        share = (both / n if n else None for n in (either, int(said.sum()), int(true.sum())))
+        rows.append((label, *share, f"{true.mean():.2%}"))
+    headings = ("class", "IoU", "precision", "recall", "share of the pixels")
+    known = [row[1] for row in rows if row[1] is not None]
+    text = f"Mean intersection over union {np.mean(known):.3f}; {np.mean(found == truth):.1%} of the pixels are right."
+    yield "By class", Table(text, headings, rows), None
+    right = (found == truth).mean((1, 2))
+    files = files_of(dataset)
+    worst = np.argsort(right, kind="stable")[:8]
+    named = [(int(i), *files[i : i + 1], f"{right[i]:.1%}") for i in worst]
+    headings = ("row", *(["file"] if files else []), "right pixels")
+    images = check_images(dataset.X[worst], "report")
+    shown = images[:, :3] if images.shape[1] >= 3 else images[:, :1]
+    parts = [shown, *(_as_grey(masks[worst], classes, shown) for masks in (truth, found))]
+    text = "The images with the fewest right pixels; their classes, and the classes found."
+    yield (
+        "Worst cases",
+        Table(text, headings, named),
+        plot.image_grid(np.concatenate(parts), columns=len(worst)),
+    )
 
 
 def _as_grey(masks: Any, classes: Any, like: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from corollary.comparison.measures import classes, labelled
 from corollary.data.dataset import Dataset
 from corollary.reporting.pages import Table
 
-__all__ = ["classified", "coefficients", "importances", "predicted"]
+__all__ = ["classified", "coefficients", "files_of", "importances", "predicted"]
 
 WORST, COLUMNS, ROWS = 12, 6, 1000  # cases shown, features shown with them, rows that are permuted
 
@@ -109,13 +109,22 @@ def _columns(dataset: Dataset) -> list[str]:
     if dataset.kind == "table" and "image_shape" not in dataset.extra and not hasattr(dataset.X, "tocsr"):
         names = dataset.feature_names or [f"x{i}" for i in range(dataset.X.shape[1])]
         return [str(name) for name in names[:COLUMNS]]
-    return ["text"] if dataset.kind == "text" else []
+    return [*(["file"] if files_of(dataset) else []), *(["text"] if dataset.kind == "text" else [])]
+
+
+def files_of(dataset: Dataset) -> list[str]:
+    """Return the name of the file that each sample comes from, where each has one."""
+    files = dataset.extra.get("files") or []
+    return [*map(str, files)] if len(files) == len(dataset) else []
 
 
 def _described(dataset: Dataset, i: int) -> list[Any]:
+    file = files_of(dataset)[i : i + 1] if dataset.kind != "table" else []
     if dataset.kind == "text":
         text = " ".join(str(dataset.X[i]).split())
-        return [text if len(text) <= 240 else text[:239] + "…"]
+        return [*file, text if len(text) <= 240 else text[:239] + "…"]
+    if file:
+        return file
     n = len(_columns(dataset))
     return [float(v) for v in np.asarray(dataset.X[i : i + 1]).ravel()[:n]] if n else []
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from corollary.base import Data, as_tensor
 from corollary.data.kinds import check_images
 from corollary.data.sources import Source
+from corollary.engine.budget import Budget
 from corollary.engine.building import sized
 from corollary.engine.objective import with_accuracy
 from corollary.engine.random import seeded
@@ -30,14 +31,16 @@ from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy
 from corollary.nn.pretrained import fill_pretrained
-from corollary.shapes import Array, Count, Dtype, List
+from corollary.shapes import Array, Count, Dtype, List, Maybe, Plain
 from corollary.vision.net import Standardise, pair
 from corollary.vision.nets import CLASSIFIERS, build, named
 from corollary.vision.pretrained import place_weights, read_classifier, width_of
+from corollary.vision.views import flips_of_labels, shift_of, some_of
 
 __all__ = ["ImageClassifier"]
 
 AUXILIARY_WEIGHT = 0.3
+UPDATES, UPDATES_TUNED = 600, 300  # that a net takes from the start, and from weights that are there already
 PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
 
 
@@ -69,6 +72,7 @@ class BaseImageEstimator(GradientTrained):
         "dtype_": Dtype(),
         "channel_mean_": Array("image_shape_.0"),
         "channel_scale_": Array("image_shape_.0"),
+        "augment_": Maybe(Plain()),
     }
 
     @property
@@ -78,7 +82,22 @@ class BaseImageEstimator(GradientTrained):
             self, "pretrained_"
         ):  # slowly, so that what was learned is kept; narrow nets take larger steps
             rate = min(rate, 5e-5 * 768 / width_of(self.pretrained_))
-        return {"epochs": 15, "learning_rate": rate, "batch_size": 64, "schedule": "cosine"}
+        views = getattr(self, "augment_", None) or None
+        return {
+            "epochs": 15,
+            "learning_rate": rate,
+            "batch_size": 64,
+            "schedule": "cosine",
+            "augment": views,
+        }
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(UPDATES_TUNED if hasattr(self, "pretrained_") else UPDATES)
+
+    def _allowed_views(self, data: Data) -> dict[str, Any]:
+        """Return the options of the augmentation that the labels allow."""
+        return {}
 
     def _check(self, X: Any, reset: bool) -> np.ndarray:
         shape = getattr(self, "image_shape_", None)
@@ -90,6 +109,8 @@ class BaseImageEstimator(GradientTrained):
     def _measure(self, data: Data) -> None:
         """Remember the shape and the channels' statistics."""
         named(self.net, self._nets, type(self).__name__)
+        if self.training is None or self.training.augment is None:
+            self.augment_ = self._allowed_views(data)
         self.image_shape_ = tuple(data.X.shape[1:])
         self.dtype_ = str(data.X.dtype)
         if hasattr(self, "pretrained_"):  # the weights know pixels as they were standardised then
@@ -127,14 +148,16 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
     """Classify images with a convolutional net or a vision transformer.
 
     Every net takes its published size for large images; for images up to 64 pixels it keeps its layout, with a
-    stem that does not shrink them and narrow layers that train on a laptop.
+    stem of 3 x 3 kernels and narrow layers that train on a laptop. Batch size and epochs follow from the number of images
+    (:mod:`corollary.engine.budget`), and other views of the images are shown, moved by some pixels and mirrored where the
+    labels allow it (:mod:`corollary.vision.views`); fields of ``training`` take their place.
 
     Parameters
     ----------
     net : str, default="resnet"
         One of "lenet", "alexnet", "vgg" (11, 13, 16, 19), "googlenet", "resnet" (18, 34, 50, 101, 152),
         "densenet" (121, 161, 169, 201) and "vit" (-tiny, -small, -base, -large), such as "resnet50". A short
-        name takes the smallest depth.
+        name takes the smallest depth; "resnet" and "densenet" are shallower still on images up to 64 pixels.
     width : int, optional
         Channels of the first layer (growth rate of a DenseNet, width of a ViT's tokens). Wider fit more, and
         cost with the square. By default chosen from the images' size.
@@ -155,6 +178,9 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
         Standardisation and net; takes pixels in [0, 1], returns logits.
     image_shape_ : (int, int, int)
         Channels, height and width.
+    augment_ : dict
+        Which other views the net was shown, as options of :func:`corollary.data.augment.augment`. Not there if
+        ``Training(augment=)`` was given; ``augment=0`` shows none.
     channel_mean_, channel_scale_ : ndarray of shape (channels,)
         What the images are standardised with.
     n_iter_ : int
@@ -217,6 +243,10 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
 
     def _batches(self, data: Data) -> Any:
         return batches_of(data.X.astype(self.dtype_, copy=False), *self._supervision(data))
+
+    def _allowed_views(self, data: Data) -> dict[str, Any]:
+        flips = flips_of_labels(*some_of(data.X, data.y, data.sample_weight))
+        return {**flips, "shift": shift_of(*data.X.shape[2:])}
 
     def _aim(self) -> Any:
         return with_accuracy(AuxiliaryCrossEntropy(len(self.classes_)))

@@ -26,7 +26,7 @@ from torch import nn
 from corollary.errors import unknown
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.shortcuts import Dense
-from corollary.vision.net import ImageNet, initialise, is_small, room_for
+from corollary.vision.net import COARSE, ImageNet, halving, initialise, is_small, room_for
 
 __all__ = ["DenseNet"]
 
@@ -47,7 +47,7 @@ class DenseNet(ImageNet):
     n_classes : int, default=1000
         Width of the output.
     size : int or (int, int), default=224
-        Sides of the images; up to 64 pixels the stem keeps the size.
+        Sides of the images; up to 64 pixels the stem is of 3 x 3 convolutions, pooled to at most 16.
     width : int, optional
         The growth rate. 32 or 48 as published, 12 for small images.
 
@@ -75,6 +75,7 @@ class DenseNet(ImageNet):
         k = width or (12 if small else GROWTH[depth] if isinstance(depth, int) else 32)
         n = 2 * k
         layers: list[nn.Module] = [nn.Conv2d(channels, n, 3, 1, 1, bias=False)]
+        layers += halving(size, n, COARSE)
         if not small:
             layers = [nn.Conv2d(channels, n, 7, 2, 3, bias=False), *_rectified(n), nn.MaxPool2d(3, 2, 1)]
         for i, count in enumerate(blocks):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corollary.vision.net import Conv, ImageNet, ResponseNorm, initialise, is_small, room_for
+from corollary.vision.net import COARSE, Conv, ImageNet, ResponseNorm, halving, initialise, is_small, room_for
 
 __all__ = ["GoogLeNet", "Inception"]
 
@@ -63,7 +63,7 @@ class GoogLeNet(ImageNet):
     n_classes : int, default=1000
         Width of the output.
     size : int or (int, int), default=224
-        Sides of the images; up to 64 pixels the stem keeps the size.
+        Sides of the images; up to 64 pixels the stem is of 3 x 3 convolutions, pooled to at most 16.
     width : int, optional
         Channels of the first layer, a multiple of 4; the others keep their proportions. 64 as published,
         16 for small images.
@@ -92,7 +92,7 @@ class GoogLeNet(ImageNet):
         room_for("GoogLeNet", size, 4)
         width = width or (16 if small else 64)
         norm = small if norm is None else norm
-        self.stem = _small_stem(channels, width) if small else _stem(channels, width, norm)
+        self.stem = _small_stem(channels, width, size) if small else _stem(channels, width, norm)
         self.blocks = nn.ModuleDict()
         self.auxiliary = nn.ModuleDict()
         n = width if small else 3 * width
@@ -139,8 +139,8 @@ def _stem(channels: int, width: int, norm: bool) -> nn.Sequential:
     )
 
 
-def _small_stem(channels: int, width: int) -> nn.Module:
-    return Conv(channels, width)
+def _small_stem(channels: int, width: int, size: Any) -> nn.Module:
+    return nn.Sequential(Conv(channels, width), *halving(size, width, COARSE))
 
 
 def _auxiliary(n_in: int, n_classes: int, norm: bool) -> nn.Sequential:

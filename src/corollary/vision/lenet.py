@@ -34,6 +34,9 @@ TABLE = [
 ]
 
 
+SIDE = 32  # pixels of the images that the net was published for
+
+
 def squash(a: Tensor) -> Tensor:
     """Return 1.7159 tanh(2a/3), which maps 1 to 1 and has its largest curvature there."""
     return 1.7159 * torch.tanh(2 / 3 * a)
@@ -88,7 +91,8 @@ class LeNet5(ImageNet):
     n_classes : int, default=10
         Width of the output.
     size : int or (int, int), default=32
-        Sides of the images; smaller ones are padded where a kernel would not fit.
+        Sides of the images; smaller ones are padded where a kernel would not fit, larger ones averaged over squares
+        until the shorter side has at most the published 32 pixels.
 
     References
     ----------
@@ -105,11 +109,13 @@ class LeNet5(ImageNet):
     def __init__(self, *, channels: int = 1, n_classes: int = 10, size: int | tuple[int, int] = 32) -> None:
         super().__init__()
         h, w = room_for("LeNet5", size, 4)
+        factor = -(-min(h, w) // SIDE)
+        h, w = h // factor, w // factor
         first = 2 if min(h, w) < 32 else 0
         h, w = (h + 2 * first - 4) // 2, (w + 2 * first - 4) // 2
         second = 2 if min(h, w) < 10 else 0
         h, w = (h + 2 * second - 4) // 2, (w + 2 * second - 4) // 2
-        squashed = [
+        squashed: list[nn.Module] = [
             nn.Conv2d(channels, 6, 5, padding=first),
             Subsample(6),
             TableConv(TABLE, 6, 5, second),
@@ -117,7 +123,8 @@ class LeNet5(ImageNet):
             nn.Conv2d(16, 120, (h, w)),
             nn.Linear(120, 84),
         ]
-        self.features = Squashed(*squashed)
+        shrunk = [nn.AvgPool2d(factor)] if factor > 1 else []
+        self.features = nn.Sequential(*shrunk, Squashed(*squashed)) if shrunk else Squashed(*squashed)
         self.head = nn.Linear(84, n_classes)
 
 

@@ -12,9 +12,20 @@ from corollary.errors import value
 from corollary.nn.convolution import Conv3x3
 from corollary.nn.normalisation import BatchNorm2d
 
-__all__ = ["Conv", "ImageNet", "Pointwise", "ResponseNorm", "Standardise", "is_small", "pair", "room_for"]
+__all__ = [
+    "Conv",
+    "ImageNet",
+    "Pointwise",
+    "ResponseNorm",
+    "Standardise",
+    "halving",
+    "is_small",
+    "pair",
+    "room_for",
+]
 
-SMALL = 64  # sides up to this get a stem that keeps the size, and a narrow default width
+SMALL = 64  # sides up to this get a stem of 3 x 3, and a narrow default width
+FINE, COARSE = 24, 16  # sides up to which that stem halves images, for nets of few and of many layers
 
 
 class ImageNet(nn.Module):
@@ -107,6 +118,19 @@ def pair(size: int | Sequence[int]) -> tuple[int, int]:
 def is_small(size: int | Sequence[int]) -> bool:
     """Whether images of this size get the small stem and width."""
     return min(pair(size)) <= SMALL
+
+
+def halving(size: int | Sequence[int], width: int, fine: int = FINE) -> list[nn.Module]:
+    """Return what follows the stem for small images: maxima over 2 x 2 until no more than ``fine`` pixels are left.
+
+    Deep layers cost with the pixels of their maps, and a training on a processor is short: on 48 x 48 pixels four times
+    the epochs at a quarter of the pixels are worth more than sharper maps.
+    """
+    side, layers = min(pair(size)), []
+    while side > fine:
+        layers += [Conv(width, width), nn.MaxPool2d(2)] if layers else [nn.MaxPool2d(2)]
+        side //= 2
+    return layers
 
 
 def room_for(owner: str, size: int | Sequence[int], least: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "inception": ("googlenet", "GoogLeNet", {}),
     "lenet": ("lenet", "LeNet5", {}),
     "lenet5": ("lenet", "LeNet5", {}),
-    "resnet": ("resnet", "ResNet", {"depth": 18}),
+    "resnet": ("resnet", "ResNet", {"depth": "by size"}),
     **{f"resnet{d}": ("resnet", "ResNet", {"depth": d}) for d in (18, 34, 50, 101, 152)},
     "unet": ("unet", "UNet", {}),
     "vgg": ("vgg", "VGG", {"depth": 11}),
@@ -30,6 +30,7 @@ NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "vit": ("vit", "ViT", {}),
     **{f"vit-{s}": ("vit", "ViT", {"preset": s}) for s in ("nano", "tiny", "small", "base", "large")},
 }
+BY_SIZE: dict[str, Any] = {"DenseNet": ((6, 6, 6), 121), "ResNet": ((1, 1, 1, 1), 18)}
 CLASSIFIERS = {name for name in NETS if name != "unet"}
 SEGMENTERS = {"unet"}
 
@@ -61,7 +62,8 @@ def build(name: str, shape: tuple[int, int, int], n_classes: int, **options: Any
     module, cls, fixed = NETS[name]
     make = getattr(import_module(f"corollary.vision.{module}"), cls)
     if fixed.get("depth") == "by size":
-        fixed = {"depth": (6, 6, 6) if is_small((h, w)) else 121}
+        small, large = BY_SIZE[cls]
+        fixed = {"depth": small if is_small((h, w)) else large}
     given = {key: option for key, option in options.items() if option is not None}
     known = set(inspect.signature(make).parameters) - {"channels", "n_classes", "size"}
     if not known.issuperset(given):

@@ -28,7 +28,7 @@ from corollary.errors import unknown, value
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.pretrained import fill_pretrained, read_pretrained
 from corollary.vision import checkpoints
-from corollary.vision.net import Conv, ImageNet, Pointwise, initialise, is_small, room_for
+from corollary.vision.net import Conv, ImageNet, Pointwise, halving, initialise, is_small, room_for
 
 __all__ = ["ResNet"]
 
@@ -73,7 +73,8 @@ class ResNet(ImageNet):
     n_classes : int, default=1000
         Width of the output; 0 for none, so that the output are the pooled features.
     size : int or (int, int), default=224
-        Sides of the images. Up to 64 pixels the stem is one 3 x 3 convolution that keeps the size.
+        Sides of the images. Up to 64 pixels the stem is one 3 x 3 convolution, which keeps the size up to 24 and
+        halves it from there on.
     width : int, optional
         Channels of the stem. 64 as published, 16 for small images.
     widths : sequence of int, optional
@@ -86,7 +87,7 @@ class ResNet(ImageNet):
     first_stride : int, default=1
         Stride of the first stage.
     stem : {"large", "small"}, optional
-        7 x 7 with stride 2 and pooling, or 3 x 3; by default from the size.
+        7 x 7 with stride 2 and pooling, or 3 x 3, pooled above 24 pixels; by default from the size.
     activation : nn.Module, optional
         What follows each sum; ReLU if not given.
 
@@ -134,7 +135,7 @@ class ResNet(ImageNet):
         first = (
             [Conv(channels, width, 7, 2, activation=phi), nn.MaxPool2d(3, 2, 1)]
             if stem == "large"
-            else [Conv(channels, width, activation=phi)]
+            else [Conv(channels, width, activation=phi), *halving(size, width)]
         )
         self.stem = nn.Sequential(*first)
         stages, n_in = [], width

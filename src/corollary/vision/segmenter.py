@@ -29,6 +29,7 @@ from corollary.roles import class_weights, given_target
 from corollary.shapes import Labels
 from corollary.vision.classifier import BaseImageEstimator
 from corollary.vision.nets import SEGMENTERS
+from corollary.vision.views import flips_of_masks, shift_of
 
 __all__ = ["Segmenter", "intersection_over_union"]
 
@@ -161,6 +162,9 @@ class Segmenter(BaseImageEstimator):
     def _batches(self, data: Data) -> TensorBatches:
         x = as_tensor(data.X.astype(self.dtype_, copy=False))
         return TensorBatches(x, as_tensor(data.y), self._as_weight(self._weights(data)))
+
+    def _allowed_views(self, data: Data) -> dict[str, Any]:
+        return {**flips_of_masks(data.y, len(self.classes_)), "shift": shift_of(*data.X.shape[2:])}
 
     def _aim(self) -> Any:
         return with_accuracy(CrossEntropy(len(self.classes_)))

@@ -86,6 +86,9 @@ class UNet(nn.Module):
         self.join = nn.ModuleList(Double(n, m, padding, norm) for n, m in steps)
         self.head = nn.Conv2d(width, n_classes, 1)
         initialise(self)
+        for up in self.up:  # each pixel is one mixture of the channels below it
+            nn.init.normal_(up.weight, std=up.in_channels**-0.5)
+        nn.init.normal_(self.head.weight, std=width**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of every pixel."""
