@@ -480,6 +480,11 @@ def test_sequences():
     assert len(check_sequences(digits.X, "HMM", dimension=13)) == 3000 and counts(digits) == [300] * 10
     assert len(check_sequences(vowels.X, "HMM", dimension=12)) == 640 and len(counts(vowels)) == 9
     assert [len(part) for part in vowels.extra["split"]] == [270, 370]
+    assert vowels.target_names[:2] == ["speaker 1", "speaker 2"]
+    motions, air = data.load("basic-motions"), data.load("air-passengers")
+    assert len(check_sequences(motions.X, "HMM", dimension=6)) == 80 and counts(motions) == [20] * 4
+    assert air.X[0].shape == (144, 1) and str(air.extra["dates"][0][-1])[:7] == "1960-12"
+    assert air.extra["frequency"] == {"unit": "month", "count": 1}
 
 
 @pytest.mark.download

@@ -22,7 +22,7 @@ from corollary.engine import random
 from corollary.engine.batches import TensorBatches
 from corollary.engine.objective import Supervised
 from corollary.engine.regularisers import Curriculum, LabelSmoothing, Mixup, NormBall
-from corollary.engine.sgd import GradientLearner
+from corollary.engine.sgd import GradientLearner, find_rate
 from corollary.errors import CorollaryWarning
 from corollary.losses import CrossEntropy, half_squared
 from corollary.testing.checks import check_resume
@@ -395,9 +395,42 @@ def test_a_rate_is_found_and_resumed():
     plan = Training(epochs=4, learning_rate="auto")
     model = MLPClassifier((8,), training=plan, random_state=0)
     learner = model._learner(model._data(X, Y, None))
-    assert 1e-6 < learner.training.learning_rate < 1
-    assert learner.updates == 0 and learner.optimizer.param_groups[0]["lr"] == learner.training.learning_rate
+    begin = {name: w.clone() for name, w in learner.module.state_dict().items()}
+    rate = find_rate(learner)
+    assert 1e-6 < rate < 1 and learner.updates == 0
+    assert all(torch.equal(w, begin[name]) for name, w in learner.module.state_dict().items())
+    assert learner.step() and learner.training.learning_rate == rate  # the same rate, found again
+    assert learner.optimizer.param_groups[0]["lr"] == rate
+    other = model._learner(model._data(X, Y, None))
+    other.restore(learner.state())
+    assert other.training.learning_rate == rate and not other.seeks_rate  # a resumed fit does not search
     check_resume(model, X, Y)
+
+
+@pytest.mark.parametrize(
+    "plan", [{"schedule": "cosine", "warmup": 2}, {"optimizer": "sgd", "weight_decay": 0.1}, {"average": 0.9}]
+)
+def test_accumulated_gradients_are_those_of_a_larger_batch(plan):
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(Y))
+    large, small = (
+        MLPClassifier((8,), training=Training(epochs=3, batch_size=b, accumulate=k, **plan), random_state=0)
+        for b, k in ((24, None), (8, 3))
+    )
+    X64 = X.astype(np.float64)
+    for given in (None, weight):
+        large.fit(X64, Y, given), small.fit(X64, Y, given)
+        for a, b in zip(large.coefs_, small.coefs_):
+            np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)  # sums in another order, in float64
+    check_resume(small, X, Y)
+
+
+def test_accumulation_is_refused_where_batches_are_looked_at_twice():
+    with pytest.raises(
+        ValueError, match="accumulate takes an optimiser that looks at each batch once; got the rule 'sam'"
+    ):
+        MLPClassifier((4,), training=Training(1, accumulate=2, optimizer="sam")).fit(X, Y)
+    with pytest.raises(ValueError, match="accumulate must be an integer of at least 1; got 0"):
+        MLPClassifier((4,), training=Training(1, accumulate=0)).fit(X, Y)
 
 
 def test_compiled_modules_give_the_same():

@@ -142,12 +142,16 @@ class GradientTrained(Tunable, Estimator):
         """Return targets of further data, by what was learned from the first."""
         return None if y is None else self._check_y(X, y)
 
-    def _learner(self, data: Data) -> Any:
+    def _ready(self, data: Data) -> None:
+        """Measure the data of a first fit."""
         if self.__dict__.get("_going_on", {}).get("first", True):
             kept = {name: vars(self)[name] for name in self._start if name in vars(self)}
             self._measure(data)
             if hasattr(self, "pretrained_"):  # the weights know inputs as they were read then
                 vars(self).update(kept)
+
+    def _learner(self, data: Data) -> Any:
+        self._ready(data)
         validation = None if data.validation is None else self._batches(data.validation)
         gradient = None if hasattr(self, "pretrained_") else self._explicit(data)
         return self._descend(self._aim(), self._batches(data), gradient=gradient, validation=validation)

@@ -279,7 +279,7 @@ _ENTRIES = (
         "forecaster",
         "continues series",
         ask=_methods("predict"),
-        columns=_predicted,
+        columns=_later("cli.using", "forecast_columns"),
         section=_later("reporting.by_role", "_forecast"),
         tasks={
             "forecasting": _task(

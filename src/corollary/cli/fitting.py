@@ -77,7 +77,7 @@ def fit_system(
     from corollary.data.convert import as_input
     from corollary.data.texts import one_text
     from corollary.engine.run import Run
-    from corollary.reporting import report
+    from corollary.reporting import report, steps_done
 
     if entry.kind != "estimator":
         do = f"Use `corollary {'compute' if entry.kind == 'function' else 'show'} {entry.id}`."
@@ -98,8 +98,10 @@ def fit_system(
         _check_target(entry, dataset, source)
         if getattr(model, "reads_whole_files", False):
             dataset = one_text(dataset)
-        kept, held = _divide(dataset, test, seed)
-        kept, held = _as_inputs(kept, held, entry)
+        if "forecaster" in entry.roles:
+            kept, held = _in_time(as_input(dataset, entry.input, entry.name), test)
+        else:
+            kept, held = _as_inputs(*_divide(dataset, test, seed), entry)
         request = {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
         run.notes["data"] = _described(kept, request)
         with run:
@@ -117,7 +119,8 @@ def fit_system(
     train, left = None if held is None else kept, _time_left(limit, begin)
     page = report(model, held or kept, directory / "report.html", train=train, time_limit=left, **measured)
     seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
-    result |= {"steps": len(model.history_), "seconds": seconds}
+    whole = steps_done(model)
+    result |= {"steps": int(whole) if whole.isdigit() else whole, "seconds": seconds}
     result |= {"run": str(directory), "report": str(page)}
     if model.stopped_ not in STOPS:
         return result
@@ -213,6 +216,15 @@ def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
     return data.split(dataset, test, seed)
 
 
+def _in_time(dataset: Any, test: float) -> tuple[Any, Any]:
+    """Return series without their last steps, and whole; short ones are not divided."""
+    from corollary.comparison.forecasts import in_time
+
+    if not test or min(map(len, dataset.X)) < 10:
+        return dataset, None
+    return next(in_time(dataset, 1, test))
+
+
 def _measured(model: Any, held: Any, entry: Entry, seconds: float | None) -> dict[str, Any]:
     """Return the measures of every task that the model does and the held-out data allow."""
     if held is None:
@@ -222,11 +234,12 @@ def _measured(model: Any, held: Any, entry: Entry, seconds: float | None) -> dic
 
     found = {}
     likely = task_of(held)
+    until = None if seconds is None else time.monotonic() + seconds
     for name, task in TASKS.items():
         likely_one = task.role not in ("classifier", "regressor") or name == likely
         if task.role in entry.roles and task.usual and likely_one:
             try:
-                with time_box(seconds):
+                with time_box(None if until is None else until - time.monotonic()):
                     numbers = task.numbers(model, held)
                 found |= {f"held-out {metric}": value for metric, value in numbers.items()}
             except (ValueError, TypeError, AttributeError, OutOfTime) as error:

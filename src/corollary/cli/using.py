@@ -206,6 +206,31 @@ code_columns = _from_method("transform", "code")
 density_columns = _from_method("score_samples", "log_prob")
 
 
+def forecast_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+    """Return a row for every step ahead of every series: its date where there are dates, the forecast, and an interval."""
+    from corollary.data.series import following
+
+    said = np.asarray(model.predict(dataset.X))
+    n, steps, d = said.shape
+    series, ahead = np.repeat(np.arange(n), steps), np.tile(np.arange(1, steps + 1), n)
+    names, columns = ["sample", "step"], [series, ahead]
+    if "names" in dataset.extra:
+        names[0], columns[0] = "series", np.asarray(dataset.extra["names"])[series]
+    if "dates" in dataset.extra:
+        after = [following(dates[-1], dataset.extra["frequency"], steps) for dates in dataset.extra["dates"]]
+        names[1], columns[1] = "date", np.concatenate(after)
+    features = [str(name) for name in dataset.feature_names or ()]
+    features = (
+        features if len(features) == d else ["prediction" if d == 1 else f"prediction{j}" for j in range(d)]
+    )
+    names, columns = [*names, *features], [*columns, *said.reshape(-1, d).T]
+    if hasattr(model, "predict_interval"):
+        for word, ends in zip(("low", "high"), model.predict_interval(dataset.X, coverage=0.9)):
+            names += [f"{name} {word} 90%" for name in features]
+            columns += [*np.asarray(ends).reshape(-1, d).T]
+    return names, columns, None
+
+
 def completed_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
     """Return the value of every (user, item) pair of a ratings file, matched by the labels of the fit."""
     coo = dataset.X.tocoo()

@@ -17,6 +17,7 @@ from corollary.comparison.progress import bar
 from corollary.comparison.rivals import Rival, find
 from corollary.comparison.tasks import parts_of, task_of
 from corollary.comparison.trials import Trial, fit, prepare, try_out
+from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.texts import one_text
 from corollary.roletable import TASKS
@@ -112,6 +113,8 @@ def compare(
     task = task or task_of(dataset)
     if task not in TASKS:
         raise errors.unknown("compare", "task", task, TASKS)
+    if task == "forecasting":
+        dataset = as_input(dataset, "sequence", "compare")
     job, notes = TASKS[task], []
     ranking = _ranking(job, dataset, metric)
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)

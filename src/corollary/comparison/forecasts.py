@@ -11,15 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from corollary import errors
 from corollary.comparison.rivals import Rival
 from corollary.data.dataset import Dataset
+from corollary.sequences.backtesting import LONGEST, Naive, as_series, forecast_errors
 
-__all__ = ["Naive", "ahead", "in_time", "naive", "season_of"]
-
-LONGEST = 24  # steps that are forecast at once
+__all__ = ["LONGEST", "Naive", "ahead", "in_time", "naive"]
 
 
 def in_time(dataset: Dataset, n: int, test: float) -> Iterator[tuple[Dataset, Dataset]]:
@@ -40,69 +38,20 @@ def in_time(dataset: Dataset, n: int, test: float) -> Iterator[tuple[Dataset, Da
 
 
 def ahead(model: Any, held: Dataset) -> dict[str, float]:
-    """Return errors of the last steps forecast from those before: scaled by the naive error (MASE), and RMSE."""
-    horizon = held.extra.get("horizon") or min(LONGEST, int(getattr(model, "horizon", 1)))
-    series = [np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in held.X]
-    known = [x[:-horizon] for x in series]
-    said = [np.asarray(f, dtype=np.float64)[:horizon] for f in model.predict(known)]
-    came = [x[-horizon:] for x in series]
-    scales = [np.abs(np.diff(x, axis=0)).mean(0) + 1e-12 for x in known]
-    errors_ = [a[: len(b)] - b[: len(a)] for a, b in zip(said, came)]
-    return {
-        "MASE": float(np.mean([np.mean(np.abs(e) / s) for e, s in zip(errors_, scales)])),
-        "RMSE": float(np.sqrt(np.mean(np.concatenate([e.ravel() for e in errors_]) ** 2))),
-    }
+    """Return errors of forecasts of the held-out steps: scaled by the naive error (MASE), and RMSE.
 
-
-def season_of(x: np.ndarray) -> int:
-    """Return the lag (2 or more) at which a differenced series is most like itself; 1 if at none.
-
-    >>> season_of(np.sin(2 * np.pi * np.arange(120) / 12))
-    12
+    A model that looks less far ahead than there are steps is asked again from further on (a rolling origin).
     """
-    d = np.diff(np.asarray(x, dtype=np.float64).ravel())
-    d = d - d.mean()
-    if len(d) < 8 or not d.any():
-        return 1
-    size = 2 ** int(np.ceil(np.log2(2 * len(d))))
-    power = np.abs(np.fft.rfft(d, size)) ** 2
-    own = np.fft.irfft(power)[: len(d) // 2 + 1]
-    own = own / own[0]
-    lag = int(own[2:].argmax()) + 2
-    return lag if own[lag] > 2 / np.sqrt(len(d)) else 1
-
-
-class Naive(BaseEstimator):
-    """Forecast the last value, the value one season ago, or the mean.
-
-    Parameters
-    ----------
-    kind : {"last", "season", "mean"}, default="last"
-        What comes next.
-    horizon : int, default=24
-        Steps ahead.
-    """
-
-    def __init__(self, kind: str = "last", horizon: int = LONGEST) -> None:
-        self.kind = kind
-        self.horizon = horizon
-
-    def fit(self, X: Any, y: Any = None) -> Naive:
-        """Find the season of the longest series."""
-        longest = max(X, key=len)
-        self.season_ = season_of(np.asarray(longest).reshape(len(longest), -1)[:, 0])
-        return self
-
-    def predict(self, X: Any) -> list[np.ndarray]:
-        """Return the next steps of each series, (horizon, d)."""
-        return [self._ahead(np.asarray(x, dtype=np.float64).reshape(len(x), -1)) for x in X]
-
-    def _ahead(self, x: np.ndarray) -> np.ndarray:
-        steps = np.arange(self.horizon)
-        if self.kind == "mean":
-            return np.tile(x.mean(0), (self.horizon, 1))
-        season = min(self.season_, len(x)) if self.kind == "season" else 1
-        return x[len(x) - season + steps % season]
+    steps = int(held.extra.get("horizon") or min(LONGEST, int(getattr(model, "horizon", 1))))
+    horizon = min(steps, int(getattr(model, "horizon", steps)))
+    series = as_series(held.X)
+    said, came, known = [], [], []
+    for first in range(0, steps - horizon + 1, horizon):
+        before = [x[: len(x) - steps + first] for x in series]
+        said += [np.asarray(f, dtype=np.float64)[:horizon] for f in model.predict(before)]
+        came += [x[len(x) - steps + first :][:horizon] for x in series]
+        known += before
+    return forecast_errors(said, came, known)
 
 
 def naive(dataset: Dataset) -> list[Rival]:

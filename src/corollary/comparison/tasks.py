@@ -24,6 +24,8 @@ def task_of(dataset: Dataset) -> str:
         return "completion"
     if dataset.kind == "graph":
         return "nodes"
+    if "dates" in dataset.extra:
+        return "forecasting"
     if dataset.y is None:
         return "language" if dataset.kind == "text" else "density"
     if isinstance(dataset.y, list) and dataset.y and np.ndim(dataset.y[0]) == 1:

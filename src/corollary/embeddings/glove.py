@@ -30,11 +30,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from corollary.base import Data
 from corollary.embeddings.corpus import window_counts
 from corollary.embeddings.vectors import BaseEmbedding
-from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.learner import Metrics
+from corollary.engine.pieces import Piecewise
 from corollary.shapes import Array
 
 __all__ = ["AdaGrad", "GloVe", "glove_loss"]
 
+STRETCH = 10**8  # products for each thread, between two looks at the clock
 OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
 
 
@@ -81,7 +83,7 @@ def _steps(
     return loss
 
 
-class AdaGrad(Iteration):
+class AdaGrad(Piecewise):
     """Descend on eq. 1; a sweep is one pass over the counts in a new order.
 
     Parameters
@@ -96,7 +98,7 @@ class AdaGrad(Iteration):
         For the start and the orders.
     """
 
-    saved = ("inputs", "outputs", "a", "b", "G", "H", "g", "h")
+    saved = (*Piecewise.saved, "inputs", "outputs", "a", "b", "G", "H", "g", "h", "total")
 
     def __init__(self, N: sparse.csr_matrix, model: GloVe, threads: int, seed: int) -> None:
         super().__init__(model.epochs)
@@ -110,6 +112,8 @@ class AdaGrad(Iteration):
             threads,
             seed,
         )
+        self.total = 0.0
+        self.order: tuple[int, np.ndarray] | None = None  # the number of a pass, and its order
         n, d = N.shape[0], model.dimension
         start = np.random.default_rng(seed).random((2, n, d), dtype=np.float32)
         self.inputs, self.outputs = (start - np.float32(0.5)) / d
@@ -117,9 +121,17 @@ class AdaGrad(Iteration):
         self.G, self.H = np.ones((n, d), np.float32), np.ones((n, d), np.float32)
         self.g, self.h = np.ones(n, np.float32), np.ones(n, np.float32)
 
-    def sweep(self) -> Metrics:
-        """Go once over the counts."""
-        order = np.random.default_rng([self.seed, self.n_iter]).permutation(len(self.f))
+    def count(self) -> int:
+        """Return the number of parts of the counts between which the clock is looked at."""
+        return max(1, round(len(self.f) * self.inputs.shape[1] / (STRETCH * self.threads)))
+
+    def piece(self, i: int) -> None:
+        """Go over a part of the counts."""
+        if self.order is None or self.order[0] != self.n_iter:
+            rng = np.random.default_rng([self.seed, self.n_iter + 1])
+            self.order = self.n_iter, rng.permutation(len(self.f))
+        order = self.order[1]
+        first, last = np.linspace(0, len(order), self.count() + 1).astype(int)[i : i + 2]
 
         def work(part: np.ndarray) -> float:
             counts, sums = (self.v, self.w, self.target, self.f), (self.G, self.H, self.g, self.h)
@@ -128,10 +140,14 @@ class AdaGrad(Iteration):
             )
 
         if self.threads == 1:
-            total = work(order)
+            self.total += float(work(order[first:last]))
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                total = sum(pool.map(work, np.array_split(order, self.threads)))
+                self.total += float(sum(pool.map(work, np.array_split(order[first:last], self.threads))))
+
+    def finish(self) -> Metrics:
+        """Return the mean loss of a count."""
+        total, self.total = self.total, 0.0
         return {"loss": total / len(self.f)}
 
 

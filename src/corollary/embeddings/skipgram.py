@@ -34,14 +34,16 @@ from corollary.base import Data
 from corollary.embeddings.corpus import Corpus, window_counts
 from corollary.embeddings.skipgram_kernels import noise_table, sigmoid_table, train_texts
 from corollary.embeddings.vectors import BaseEmbedding
-from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.learner import Metrics
+from corollary.engine.pieces import Piecewise
 from corollary.engine.run import current
 from corollary.shapes import Array
 
 __all__ = ["NegativeSampling", "SkipGram", "keep_probabilities"]
 
 SLOWEST = 1e-4  # of the learning rate: where its linear fall ends
-PIECES = 8  # of the texts, for each thread
+PIECES = 8  # of a stretch of the texts, for each thread
+STRETCH = 200_000  # tokens for each thread, between two looks at the clock
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
@@ -52,7 +54,7 @@ def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
     return np.minimum(1.0, (np.sqrt(share / threshold) + 1) * threshold / share)
 
 
-class NegativeSampling(Iteration):
+class NegativeSampling(Piecewise):
     """Stochastic ascent on eq. 2; a sweep is one pass over the texts.
 
     Parameters
@@ -69,7 +71,7 @@ class NegativeSampling(Iteration):
         For the start and every draw.
     """
 
-    saved = ("inputs", "outputs")
+    saved = (*Piecewise.saved, "inputs", "outputs", "loss", "pairs")
 
     def __init__(self, corpus: Corpus, counts: np.ndarray, model: SkipGram, threads: int, seed: int) -> None:
         super().__init__(model.epochs)
@@ -79,20 +81,26 @@ class NegativeSampling(Iteration):
         self.noise = noise_table(counts, model.alpha)
         self.keep = keep_probabilities(counts, model.subsample)
         self.sigma = sigmoid_table()
+        self.loss, self.pairs = 0.0, 0
         shape = (len(counts), model.dimension)
         start = np.random.default_rng(seed).random(shape, dtype=np.float32)
         self.inputs, self.outputs = (start - np.float32(0.5)) / shape[1], np.zeros(shape, np.float32)
+        each = 1 if threads == 1 else PIECES * threads
+        self.parts = each * max(1, round(len(corpus.tokens) / (STRETCH * threads)))
+        self.each = each
 
-    def sweep(self) -> Metrics:
-        """Go once over the texts; several threads take pieces of them in turn, so that none waits for long."""
-        start = self.corpus.start
-        pieces = 1 if self.threads == 1 else PIECES * self.threads
+    def count(self) -> int:
+        """Return the number of stretches of text between which the clock is looked at."""
+        return self.parts // self.each
+
+    def piece(self, i: int) -> None:
+        """Go over a stretch of the texts; several threads take parts of it in turn, so that none waits for long."""
+        start, pieces = self.corpus.start, self.parts
         cuts = np.searchsorted(start, np.linspace(0, start[-1], pieces + 1))
         cuts[[0, -1]] = 0, len(start) - 1
-        seeds = np.random.SeedSequence([self.seed, self.n_iter]).generate_state(
-            pieces, np.uint64
-        ) | np.uint64(1)
-        done = (self.n_iter - 1 + np.linspace(0, 1, pieces + 1)) / self.max_iter
+        sequence = np.random.SeedSequence([self.seed, self.n_iter + 1])
+        seeds = sequence.generate_state(pieces, np.uint64) | np.uint64(1)
+        done = (self.n_iter + np.linspace(0, 1, pieces + 1)) / self.max_iter
 
         def work(i: int) -> tuple[float, int]:
             return train_texts(
@@ -113,13 +121,23 @@ class NegativeSampling(Iteration):
                 self.sigma,
             )
 
-        if pieces == 1:
-            found = [work(0)]
+        mine = range(i * self.each, (i + 1) * self.each)
+        if len(mine) == 1:
+            found = [work(mine[0])]
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                found = [*pool.map(work, range(pieces))]
+                found = [*pool.map(work, mine)]
         loss, pairs = map(sum, zip(*found))
+        self.loss, self.pairs = self.loss + float(loss), self.pairs + int(pairs)
+
+    def finish(self) -> Metrics:
+        """Return the mean loss of a pair."""
+        loss, pairs, self.loss, self.pairs = self.loss, self.pairs, 0.0, 0
         return {"loss": loss / pairs} if pairs else {}
+
+    def unfinished(self) -> Metrics:
+        """Return the mean so far."""
+        return {"loss": self.loss / self.pairs} if self.pairs else {}
 
 
 def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:

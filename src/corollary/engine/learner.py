@@ -45,6 +45,7 @@ class Learner(Protocol):
 
     # A learner may also have
     #   shares: bool            whether several processes can divide its work
+    #   pauses: bool            whether a long step looks at the clock itself (returns None when its time is up)
     #   can_diverge: bool       whether a step may end in NaN or infinity
     #   unfinished() -> Metrics what the part of a step says that was left half-way
 

@@ -3,6 +3,10 @@
 ``drive`` steps a learner until it is done, and gives it what no learner should have to
 write: a history, a progress bar, callbacks, early stopping, a time limit, checkpoints,
 exact resume, and a clean end on Ctrl-C.
+
+A time limit is looked at after every step, and within one by learners that can pause (``pauses = True``). A step of one that
+cannot is not begun if, taking as long as the last, it would end more than ``GRACE`` seconds late. A fit inside another's step
+ends with the other's limit.
 """
 
 from __future__ import annotations
@@ -30,7 +34,17 @@ from corollary.errors import CorollaryWarning, Diverged, FitStopped
 if TYPE_CHECKING:
     from corollary.engine.run import Run
 
-__all__ = ["EarlyStopping", "Event", "Journal", "OutOfTime", "drive", "listening", "pause_wanted", "time_box"]
+__all__ = [
+    "EarlyStopping",
+    "Event",
+    "Journal",
+    "OutOfTime",
+    "drive",
+    "listening",
+    "pause_wanted",
+    "time_box",
+    "time_left",
+]
 
 DONE = "done"  # the learner converged, or its own budget is spent
 FINAL = ("callback", "early stopping")  # verdicts: resuming does not go on
@@ -38,6 +52,7 @@ STOPS = ("Ctrl-C", "SIGTERM", "time limit")  # the fit could have gone on
 REASONS = ("", *FINAL, *STOPS)
 SIGNALS: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 LARGE = 2**22  # bytes: a larger state is not copied before every step
+GRACE = 1.0  # seconds that a fit may end after its time limit, to finish a step
 COPY_SHARE = 20  # copying a large state takes at most one part in so many of the time
 
 
@@ -155,19 +170,22 @@ class Journal:
 class Signals:
     """Whether the loop should stop or pause, as the learner may ask in the middle of a step."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, around: Signals | None = None) -> None:
         self.run = run
+        self.around = around  # those of the fit that this one is a part of
         self.interrupted = ""  # "Ctrl-C" or "SIGTERM"
-        self.deadline = math.inf
+        self.deadline = math.inf if around is None else around.deadline
         self.checkpoint_due = math.inf
 
     def heard(self) -> str:
         """Return which signal asked for an end, here or in the process that started this one."""
-        return self.interrupted or self.run.told_to_stop()
+        return self.interrupted or self.run.told_to_stop() or (self.around.heard() if self.around else "")
 
-    def pause(self, together: bool) -> bool:
+    def pause(self, together: bool, checkpoint: bool) -> bool:
         heard = bool(self.heard())
-        wanted = heard or monotonic() >= min(self.deadline, self.checkpoint_due)
+        wanted = heard or monotonic() >= (
+            min(self.deadline, self.checkpoint_due) if checkpoint else self.deadline
+        )
         if self.run.world == 1:
             return wanted
         return together and bool(self.run.sum(np.array(float(heard or (wanted and self.run.rank == 0)))) > 0)
@@ -176,20 +194,29 @@ class Signals:
 _signals: ContextVar[Signals | None] = ContextVar("corollary_signals", default=None)
 
 
-def pause_wanted(together: bool = False) -> bool:
+def pause_wanted(together: bool = False, checkpoint: bool = True) -> bool:
     """Whether a long step should stop half-way and return ``None``: a signal, time is up, a checkpoint is due.
 
     Several processes must pause at the same place. Where they all ask equally often, ``together=True`` lets
-    the first one decide for all; without it they never pause.
+    the first one decide for all; without it they never pause. What would have to begin anew after a pause asks with
+    ``checkpoint=False``, and is not interrupted for one.
     """
     signals = _signals.get()
-    return signals is not None and signals.pause(together)
+    return signals is not None and signals.pause(together, checkpoint)
+
+
+def time_left() -> float | None:
+    """Return the seconds until the fit at hand must end; None if nothing says so."""
+    signals = _signals.get()
+    return (
+        None if signals is None or signals.deadline == math.inf else max(0.0, signals.deadline - monotonic())
+    )
 
 
 @contextmanager
 def listening(run: Run) -> Iterator[Signals]:
     """Turn the first Ctrl-C or SIGTERM into a polite request; the second of a kind ends the fit at once."""
-    signals = Signals(run)
+    signals = Signals(run, _signals.get())
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         name = SIGNALS[number]
@@ -222,11 +249,16 @@ class OutOfTime(BaseException):
 
 
 @contextmanager
-def time_box(seconds: float | None) -> Iterator[None]:
-    """Break off what is computed inside, by raising :class:`OutOfTime`, when it takes longer than that.
+def time_box(
+    seconds: float | None,
+    error: type[BaseException] = OutOfTime,
+    unless: Callable[[FrameType | None], bool] | None = None,
+) -> Iterator[None]:
+    """Break off what is computed inside, by raising ``error``, when it takes longer than that.
 
     For measures and pictures, which nothing is lost with; a fit stops by itself. It works in the main thread
-    of a system with alarms, and nowhere does harm.
+    of a system with alarms, and nowhere does harm. Boxes may lie in one another: the outer one still rings at its time.
+    Where ``unless(frame)`` holds, it rings again half a second later.
     """
     if (
         seconds is None
@@ -239,19 +271,23 @@ def time_box(seconds: float | None) -> Iterator[None]:
     over = False
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if not over:
-            raise OutOfTime(f"it took more than {seconds:.1f} seconds")
+        if not over and not (unless is not None and unless(frame)):
+            raise error(f"it took more than {seconds:.1f} seconds")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
+    left, again = signal.getitimer(signal.ITIMER_REAL)
+    first = min(seconds, left) if left else seconds
     try:
         signal.setitimer(
-            signal.ITIMER_REAL, max(seconds, 1e-3), 0.5
+            signal.ITIMER_REAL, max(first, 1e-3), 0.5
         )  # again: one raised in a finaliser is lost
         yield
     finally:
         over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left:  # the alarm of a box around this one
+            signal.setitimer(signal.ITIMER_REAL, max(left - (monotonic() - begin), 1e-3), again or 0.5)
 
 
 def drive(
@@ -326,18 +362,22 @@ class _Loop:
         self.journal, self.best, self.stopping = journal, best, stopping
         self.store = store
         self.finite = _LastFinite(learner)
+        self.lasts = 0.0  # seconds that the last step took, of a learner that cannot pause inside one
         self.failed = ""  # why the last checkpoint could not be written
 
     def go(self, signals: Signals, bar: Any, told: Sequence[Any], since: float) -> None:
         """Step until the learner is done or something asks for an end; then keep what there is."""
         run, journal = self.run, self.journal
         begin = monotonic() - journal.seconds
-        signals.deadline = since + run.time_limit if run.time_limit is not None else math.inf
+        if run.time_limit is not None:
+            signals.deadline = min(signals.deadline, since + run.time_limit)
         self._schedule(signals)
-        journal.stopped, metrics = "", None
+        journal.stopped, metrics, before = "", None, journal.seconds
         while not self.learner.done and not journal.stopped:
             metrics = self.finite.step(self.owner, journal)
             journal.seconds = monotonic() - begin
+            if not getattr(self.learner, "pauses", False):
+                self.lasts, before = journal.seconds - before, journal.seconds
             asked = ""
             if metrics is not None:
                 row = journal.record(metrics, journal.seconds)
@@ -368,7 +408,8 @@ class _Loop:
     def _agreed(self, signals: Signals, asked: str) -> tuple[str, bool]:
         """Return why to stop, and whether a checkpoint is due: the first process says so for all of them."""
         heard, now = signals.heard(), monotonic()
-        reason = asked or heard or ("time limit" if now >= signals.deadline else "")
+        over = now >= signals.deadline or now + self.lasts > signals.deadline + GRACE
+        reason = asked or heard or ("time limit" if over else "")
         due = now >= signals.checkpoint_due
         if self.run.world == 1:
             return reason, due

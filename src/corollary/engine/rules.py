@@ -23,13 +23,23 @@ from corollary.engine.learner import State, freeze
 from corollary.optim.directions import ascent
 from corollary.optim.looking import look_ahead
 
-__all__ = ["RULES", "Alternating", "ExtraGradient", "Plain", "Rule", "Simultaneous", "rule_for"]
+__all__ = [
+    "RULES",
+    "Accumulating",
+    "Alternating",
+    "ExtraGradient",
+    "Plain",
+    "Rule",
+    "Simultaneous",
+    "rule_for",
+]
 
 
 class Rule:
     """One update of the players from a batch."""
 
     saved: ClassVar[tuple[str, ...]] = ()
+    waiting = False  # whether the last batch has moved nothing yet
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -59,6 +69,38 @@ class Plain(Rule):
         (player,) = learner.players
         learner.record(learner.differentiate(player, batch), batch)
         learner.advance(player)
+
+
+class Accumulating(Rule):
+    """The mean gradient of several batches goes to the optimiser: that of one batch as large as all of them."""
+
+    saved = ("sums", "mass", "count")
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.batches = batches
+        self.sums: list[Tensor] = []
+        self.mass, self.count = 0.0, 0
+
+    def update(self, learner: Any, batch: Batch) -> None:
+        """Add the gradient of a batch; move by their mean after the last of them, and at the end of the epoch."""
+        (player,) = learner.players
+        learner.record(learner.differentiate(player, batch), batch)
+        found = [g * learner.mass for g in player.gradients()]
+        self.sums = [a.add_(b) for a, b in zip(self.sums, found)] if self.count else found
+        self.mass, self.count = self.mass + learner.mass, self.count + 1
+        if self.count < self.batches and not learner.at_last_batch():
+            return
+        for vector, total in zip(player.vectors(), self.sums):
+            total /= self.mass if self.mass > 0 else 1.0
+            vector.grad = total if vector.grad is None else vector.grad.copy_(total)
+        self.sums, self.mass, self.count = [], 0.0, 0
+        learner.advance(player)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are gradients that have moved nothing yet."""
+        return self.count > 0
 
 
 # --- several players -------------------------------------------------------------------------------------
@@ -235,6 +277,11 @@ def rule_for(name: str | None, training: Any, players: int, owner: str) -> Rule:
         raise errors.unknown(owner, "rule", name, RULES)
     if players > 1 and name not in GAMES:
         raise errors.value(owner, f"the rule of {players} players must be one of {', '.join(GAMES)}", name)
+    if training.accumulate > 1:
+        if name != "plain":
+            must = "accumulate takes an optimiser that looks at each batch once"
+            raise errors.value(owner, must, f"the rule {name!r}", "Leave accumulate at 1, or use 'adam'.")
+        return Accumulating(training.accumulate)
     given = {
         k: v for k, v in (training.optimizer_options or {}).items() if k in optim.RULE_OPTIONS.get(name, {})
     }

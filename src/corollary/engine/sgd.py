@@ -68,6 +68,8 @@ class GradientLearner:
         How gradients become an update, one of ``corollary.engine.rules.RULES``.
     """
 
+    pauses = True  # between batches
+
     def __init__(
         self,
         module: nn.Module,
@@ -98,8 +100,8 @@ class GradientLearner:
         self.order: Tensor | None = None
         given = [Player(objective, gradient=gradient)] if callable(objective) else list(objective)
         self.stream, self.generator = Stream(seed, run.device), generator(seed, run.device)
-        wanted = training.learning_rate
-        if wanted == "auto":
+        self.seeks_rate = training.learning_rate == "auto"
+        if self.seeks_rate:
             self.training = training = training.overridden(learning_rate=RATES[0])
         self.players = [player.bind(self.module, training, run, owner) for player in given]
         self.rule = rule_for(rule, training, len(given), owner)
@@ -121,8 +123,6 @@ class GradientLearner:
             for player in self.players:
                 player.gradient = None
         self.listeners = [player.listen() for player in self.players if player.gradient is None]
-        if wanted == "auto":
-            self._use_rate(find_rate(self))
 
     def _use_rate(self, rate: float) -> None:
         self.training.learning_rate = rate
@@ -159,6 +159,12 @@ class GradientLearner:
         self.module.train()
         for part in self.still:  # a frozen normalisation keeps its statistics too
             part.eval()
+        if self.seeks_rate:
+            found = find_rate(self)
+            if found is None:
+                return None
+            self._use_rate(found)
+            self.seeks_rate = False
         with self.stream.open():
             if self.batch == 0:
                 self._begin()
@@ -167,7 +173,8 @@ class GradientLearner:
             for batch in self.batches.epoch(order, batch_size, self.batch):
                 self._update(batch)
                 self.batch += 1
-                if pause_wanted(together=True) and self.batch < self._count():
+                more = self.batch < self._count() or self.validate is not None
+                if pause_wanted(together=True) and more:
                     return None
         self._name_unreached()
         metrics = {name: total / self.counts[name] for name, total in self.sums.items()}
@@ -216,6 +223,7 @@ class GradientLearner:
             "rule": self.rule.state(),
             "regularisers": [part.state() if hasattr(part, "state") else None for part in self.regularisers],
             "position": (self.epoch, self.batch, self.updates),
+            "rate": None if self.seeks_rate else float(self.training.learning_rate),
             "sums": dict(self.sums),
             "counts": dict(self.counts),
             "order": freeze(self.order),
@@ -234,6 +242,10 @@ class GradientLearner:
             if kept is not None:
                 part.restore(kept)
         self.epoch, self.batch, self.updates = state["position"]
+        if self.seeks_rate and state["rate"] is not None:
+            self.training.learning_rate, self.seeks_rate = state["rate"], False
+            for player in self.players:
+                player.training.learning_rate = player.overrides.get("learning_rate", state["rate"])
         self.sums, self.counts, self.order = (
             dict(state["sums"]),
             dict(state["counts"]),
@@ -261,13 +273,19 @@ class GradientLearner:
 
     # --- one update: what a rule asks for ----------------------------------------------------------------
 
+    def at_last_batch(self) -> bool:
+        """Whether the epoch ends with the batch at hand."""
+        return self.batch + 1 >= self._count()
+
     def _update(self, batch: Batch) -> None:
+        if self.training.accumulate > 1:
+            self.mass = float(batch.size if batch.weight is None else batch.weight.sum())
         batch = self.share(batch)
         self._set_rate()
         for part in self.hooks["on_batch"]:
             batch = part.on_batch(batch, self.wrapped, self.generator)
         self.rule.update(self, batch)
-        self.updates += 1
+        self.updates += not self.rule.waiting
 
     def loss(self, player: Player, batch: Batch) -> tuple[Tensor, Mapping[str, Any]]:
         """Return a player's loss on a batch, with what regularisers add, and its metrics."""
@@ -371,7 +389,7 @@ class GradientLearner:
         training = self.training
         if training.schedule == "constant" and not training.warmup:
             return
-        total = training.epochs * self.batches.count(training.batch_size)
+        total = training.epochs * -(-self.batches.count(training.batch_size) // training.accumulate)
         factor = optim.schedule(training.schedule, self.updates, total, training.warmup)
         for player in self.players:
             player.set_rate(factor)
@@ -398,15 +416,16 @@ class GradientLearner:
         return module
 
 
-def find_rate(learner: GradientLearner) -> float:
+def find_rate(learner: GradientLearner) -> float | None:
     """Return the learning rate at which the loss falls fastest while the rate grows; the learner is left as it was.
 
-    The loss is smoothed over updates, and the search ends where it has grown to four times its least.
+    The loss is smoothed over updates, and the search ends where it has grown to four times its least. ``None`` means that
+    the engine asked for a pause; the next search begins anew, and finds the same.
     """
     before, low, high = learner.state(), *RATES
     rates = np.geomspace(low, high, TRIALS)
     losses: list[float] = []
-    smooth = 0.0
+    smooth, paused = 0.0, False
     with learner.stream.open():
         learner.module.train()
         while len(losses) < TRIALS:
@@ -422,12 +441,15 @@ def find_rate(learner: GradientLearner) -> float:
                 loss = next(iter(learner.sums.values())) / next(iter(learner.counts.values()))
                 smooth = 0.9 * smooth + 0.1 * loss
                 losses.append(smooth / (1 - 0.9 ** (len(losses) + 1)))
-                if losses[-1] > 4 * abs(min(losses)) or len(losses) == TRIALS:
+                paused = pause_wanted(together=True, checkpoint=False)
+                if losses[-1] > 4 * abs(min(losses)) or len(losses) == TRIALS or paused:
                     break
             else:
                 continue
             break
     learner.restore(before)
+    if paused:
+        return None
     if len(losses) < 3:
         return low
     slopes = np.gradient(np.array(losses[: 1 + int(np.argmin(losses))] or losses))

@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "schedule": "constant",
     "warmup": 0,
     "batch_size": 128,
+    "accumulate": 1,
     "epochs": 30,
     "weight_decay": 0.0,
     "optimizer_options": None,
@@ -75,14 +76,18 @@ class Training(BaseEstimator):  # type: ignore[misc]
         and the ``base`` optimiser, for "newton" ``damping``, ``max_iter`` and ``tol`` of the conjugate gradients, for
         "projected" the set and the ``base`` optimiser: ``{"radius": 3.0, "base": "adam"}``.
     learning_rate : float or "auto", optional
-        Step size. Too small is slow, too large diverges. "auto" tries growing rates for a hundred updates and takes the
-        one at which the loss falls fastest. "newton" and "lbfgs" take 1 unless told otherwise.
+        Step size. Too small is slow, too large diverges. "auto" tries rates that grow from 1e-6 to 10 for a hundred
+        updates, goes back to the start, and takes the one at which the smoothed loss fell fastest. "newton" and "lbfgs"
+        take 1 unless told otherwise.
     schedule : {"constant", "step", "1/t", "1/sqrt", "cosine", "linear"}, optional
         How the step size falls over the updates.
     warmup : int, optional
         Updates over which the step size rises linearly to its value.
     batch_size : int, optional
         Samples per update. Larger batches have less noise and fewer updates.
+    accumulate : int, optional
+        Batches whose gradients make one update: as one batch so many times as large, in the memory of one. Layers that
+        normalise over a batch still see one at a time.
     weight_decay : float, optional
         Decay of matrices towards zero (biases and gains are left alone); more regularises more. "adamw" and
         "muon" shrink them by ``learning_rate * weight_decay`` of their size at each update, every other optimiser adds
@@ -141,6 +146,7 @@ class Training(BaseEstimator):  # type: ignore[misc]
     schedule: Any
     warmup: Any
     batch_size: Any
+    accumulate: Any
     weight_decay: Any
     clip_norm: Any
     l1: Any
@@ -174,6 +180,7 @@ class Training(BaseEstimator):  # type: ignore[misc]
         schedule: str | None = None,
         warmup: int | None = None,
         batch_size: int | None = None,
+        accumulate: int | None = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
         l1: float | None = None,
@@ -207,6 +214,7 @@ class Training(BaseEstimator):  # type: ignore[misc]
         self.schedule = schedule
         self.warmup = warmup
         self.batch_size = batch_size
+        self.accumulate = accumulate
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self.l1 = l1
@@ -290,7 +298,13 @@ class Training(BaseEstimator):  # type: ignore[misc]
             raise errors.unknown("Training", "optimizer", str(self.optimizer), [*NAMES, *RULES])
         if self.schedule not in SCHEDULES:
             raise errors.unknown("Training", "schedule", str(self.schedule), SCHEDULES)
-        for name, low in (("epochs", 1), ("batch_size", 1), ("warmup", 0), ("patience", 1)):
+        for name, low in (
+            ("epochs", 1),
+            ("batch_size", 1),
+            ("accumulate", 1),
+            ("warmup", 0),
+            ("patience", 1),
+        ):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise errors.value("Training", f"{name} must be an integer of at least {low}", repr(value))

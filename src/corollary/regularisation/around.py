@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -13,7 +14,9 @@ from sklearn.utils import check_random_state
 from corollary import catalog, errors
 from corollary.base import Data, Estimator
 from corollary.engine.learner import State
+from corollary.engine.loop import STOPS
 from corollary.engine.run import Run, current
+from corollary.errors import FitStopped
 
 __all__ = ["Around", "aligned", "apart", "member_of", "rows_of", "with_seed"]
 
@@ -60,9 +63,15 @@ def aligned(member: Any, X: Any, n_classes: int) -> np.ndarray:
 
 @contextmanager
 def apart(settings: dict[str, Any]) -> Iterator[None]:
-    """Fit members on the surrounding run's device, but without its directory, bar and callbacks."""
-    with Run(progress=False, **settings):
+    """Fit members on the surrounding run's device, within its time, but without its directory, bar and callbacks."""
+    with Run(progress=False, **settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitStopped)  # the surrounding fit says so
         yield
+
+
+def was_stopped(member: Any) -> bool:
+    """Whether a member's fit ended before its time, with that of the fit around it."""
+    return getattr(member, "stopped_", "") in STOPS
 
 
 class _OfMember:

@@ -26,7 +26,8 @@ from sklearn.utils.random import sample_without_replacement
 from corollary import errors
 from corollary.base import Classifier, Data, Regressor
 from corollary.engine.learner import Iteration, Metrics
-from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, with_seed
+from corollary.engine.loop import time_left
+from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, was_stopped, with_seed
 from corollary.shapes import Array, Index, List, Maybe, Model, Number
 
 __all__ = ["Bagging", "BaggingClassifier", "BaggingRegressor", "Bag", "draw"]
@@ -84,15 +85,25 @@ class _Members(Iteration):
         super().__init__(max_iter=len(bags))
         self.model, self.data, self.bags, self.settings = model, data, bags, settings
         self.members: list[Any] = []
+        self.unfinished_member: Any = None
         self.ahead: dict[int, Any] = {}  # members that other jobs have fitted already
         n = len(data.y)
         self.sums, self.counts = np.zeros((n, *model._answer_shape(data))), np.zeros(n)
 
-    def sweep(self) -> Metrics:
-        """Fit the next member."""
+    def step(self) -> Metrics | None:
+        """Fit the next member; one whose time was up does not count, and is fitted anew when the fit goes on."""
         k = len(self.members)
         if k not in self.ahead:
             self._fit_ahead(k)
+        if was_stopped(self.ahead[k]):
+            self.unfinished_member = self.ahead[k]
+            self.ahead = {}
+            return None
+        return super().step()
+
+    def sweep(self) -> Metrics:
+        """Take in the next member."""
+        k = len(self.members)
         member = self.ahead.pop(k)
         if self.model.oob_score and self.model.bootstrap:
             out = np.setdiff1d(np.arange(len(self.data.y)), self.bags[k].rows)
@@ -107,10 +118,9 @@ class _Members(Iteration):
 
     def _fit_ahead(self, k: int) -> None:
         several = max(1, effective_n_jobs(self.model.n_jobs))
+        settings = self.settings if several == 1 else {**self.settings, "time_limit": time_left()}
         bags = dict(enumerate(self.bags[k : k + several], k))
-        jobs = (
-            delayed(_fitted)(self.model._prototype(), bag, self.data, self.settings) for bag in bags.values()
-        )
+        jobs = (delayed(_fitted)(self.model._prototype(), bag, self.data, settings) for bag in bags.values())
         self.ahead = dict(zip(bags, Parallel(self.model.n_jobs)(jobs)))
 
     def answers(self) -> np.ndarray:
@@ -208,9 +218,9 @@ class _BaseBagging(Around):
         return size
 
     def _adopt(self, learner: _Members) -> None:
-        if not learner.members:
+        if not learner.members and learner.unfinished_member is None:
             return
-        self.estimators_ = list(learner.members)
+        self.estimators_ = list(learner.members) or [learner.unfinished_member]
         self.estimators_features_ = [bag.features for bag in learner.bags[: len(self.estimators_)]]
         for name in ("oob_score_", self._out_of_bag):
             self.__dict__.pop(name, None)

@@ -33,7 +33,7 @@ from corollary.engine.objective import Supervised
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy, weighted_mean
-from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, with_seed
+from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, was_stopped, with_seed
 from corollary.shapes import Maybe, Model
 
 __all__ = ["Distiller", "Tempered", "tempered"]
@@ -88,12 +88,16 @@ class _Fitting(Iteration):
         self.work = (student, X, target, settings)
         self.student: Any = None
 
-    def sweep(self) -> Metrics:
-        """Fit."""
+    def step(self) -> Metrics | None:
+        """Fit; a student whose time was up is fitted anew when the fit goes on."""
         student, X, target, settings = self.work
         rows, codes = np.nonzero(target > target.max(1, keepdims=True) * 1e-9)
         with apart(settings):
             self.student = student.fit(rows_of(X, rows), codes, sample_weight=target[rows, codes])
+        return None if was_stopped(self.student) else super().step()
+
+    def sweep(self) -> Metrics:
+        """Count one fit."""
         return {}
 
 

@@ -33,7 +33,7 @@ from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.regulariser import Regulariser
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier
-from corollary.regularisation.around import Around, aligned, apart, rows_of, with_seed
+from corollary.regularisation.around import Around, aligned, apart, rows_of, was_stopped, with_seed
 from corollary.shapes import Array, Maybe, Model
 
 __all__ = ["Consistency", "SelfTraining", "has_label"]
@@ -110,12 +110,21 @@ class _Rounds(Iteration):
         self.codes = np.array(data.y)
         self.round = np.where(self.codes >= 0, 0, -1)
 
-    def sweep(self) -> Metrics:
-        """Fit to the labels there are, then add those that are sure."""
-        known = np.flatnonzero(self.codes >= 0)
+    def step(self) -> Metrics | None:
+        """Fit to the labels there are; a round whose time was up does not count, and is done anew when the fit goes on."""
         member = with_seed(self.model._prototype(), self.seed)
         with apart(self.settings):
-            self.member = self.model._taught(member, self.data.X, self.codes)
+            member = self.model._taught(member, self.data.X, self.codes)
+        if was_stopped(member):
+            self.member = self.member or member
+            return None
+        self.member = member
+        return super().step()
+
+    def sweep(self) -> Metrics:
+        """Add the labels that are sure."""
+        known = np.flatnonzero(self.codes >= 0)
+        with apart(self.settings):
             open_ = np.flatnonzero(self.codes < 0)
             if not len(open_) or self.n_iter > self.model.max_iter:
                 self.converged = True

@@ -11,13 +11,21 @@ from typing import Any
 
 from corollary import __version__
 from corollary.data.dataset import Dataset
-from corollary.engine.loop import OutOfTime, time_box
+from corollary.engine.loop import STOPS, OutOfTime, time_box
 from corollary.io import write_text
 from corollary.reporting.by_role import sections
 from corollary.reporting.lead import lead
 from corollary.reporting.pages import figure_tag, page, section_html, table_html
 
-__all__ = ["figure_tag", "page", "report", "sections"]
+__all__ = ["figure_tag", "page", "report", "sections", "steps_done"]
+
+
+def steps_done(model: Any) -> str:
+    """Return how many steps a fit made, and whether it was stopped within one."""
+    steps = len(getattr(model, "history_", []))
+    if steps and getattr(model, "n_iter_", steps) == steps - 1 and getattr(model, "stopped_", "") in STOPS:
+        return f"{steps - 1} and part of the next" if steps > 1 else "part of 1"
+    return str(steps)
 
 
 def report(
@@ -51,7 +59,7 @@ def report(
     rows = [("fitted to", repr(train)), ("measured on", f"{dataset!r}, held out")]
     rows = rows if train is not None else [("shown on", repr(dataset))]
     rows += [(key, f"{v:.6g}" if isinstance(v, float) else str(v)) for key, v in facts.items()]
-    rows += [("steps", str(len(history))), ("seconds", f"{seconds:.2f}")]
+    rows += [("steps", steps_done(model)), ("seconds", f"{seconds:.2f}")]
     body = [table_html((), rows)]
     try:
         with time_box(time_limit):

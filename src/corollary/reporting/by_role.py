@@ -135,6 +135,23 @@ def _forecast(model: Any, dataset: Dataset) -> Iterator[Section]:
         ahead = model.predict([wave[: len(wave) - model.horizon] for wave in waves])
         text = f"Series, and the forecast of their last {model.horizon} steps from those before, in colour."
         yield "Forecasts", text, plot.series(waves, ahead)
+    yield from _backtested(model, dataset)
+
+
+def _backtested(model: Any, dataset: Dataset) -> Iterator[Section]:
+    """Show the errors from several points in time beside the naive forecasts; the model is not fitted again."""
+    from corollary.sequences import backtest
+
+    longest = sorted(dataset.X, key=len)[-20:]
+    count = min(5, (min(map(len, longest)) - 2) // model.horizon)
+    if count < 1:
+        return
+    found = backtest(model, longest, n_origins=count, refit=False)
+    keys = [*found["model"]]
+    rows = [[name, *(f"{row[key]:.4g}" if key in row else "" for key in keys)] for name, row in found.items()]
+    text = f"Forecasts of {model.horizon} steps from {count} points in time up to the end of {len(longest)} series, with this "
+    text += "model as it is: points within the data that it was fitted to flatter it. `backtest` fits it anew at each point."
+    yield "Backtest", Table(text, ["", *keys], rows), None
 
 
 def _translated(model: Any, dataset: Dataset) -> Iterator[Section]:

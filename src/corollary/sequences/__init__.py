@@ -17,6 +17,7 @@ _WHERE = {
     "SequenceTagger": "tagger",
     "TextCNN": "textcnn",
     "WaveNet": "wavenet",
+    "backtest": "backtesting",
     "bleu": "scoring",
 }
 

@@ -190,4 +190,8 @@ class BaseSequenceNetwork(BaseSequence):
             )
         self.n_layers_ = self.n_layers or self._depth([len(part) for part in data.X])
         if self.kind_ == "vector":
-            self.feature_mean_, self.feature_scale_ = scale_of(data.X)
+            self._scale_inputs(data.X)
+
+    def _scale_inputs(self, parts: list[np.ndarray]) -> None:
+        """Learn what vectors are standardised by."""
+        self.feature_mean_, self.feature_scale_ = scale_of(parts)

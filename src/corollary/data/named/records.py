@@ -53,18 +53,30 @@ def spoken_digits(files: Members) -> Fields:
         return {"X": X, "y": arrays["y"], "target_names": [str(i) for i in range(10)]}
 
 
-def japanese_vowels(files: Members) -> Fields:
-    """Read the Japanese vowels: twelve cepstral tracks per utterance, one of nine speakers."""
+def ucr(files: Members, name: str, names: str = "") -> Fields:
+    """Read a set of the UCR and UEA archive: series of one or more tracks, a class each, and their published split."""
     X, labels, sizes = [], [], []
     for part in ("TRAIN", "TEST"):
-        text = files[f"sktime/datasets/data/JapaneseVowels/JapaneseVowels_{part}.ts"].decode()
+        text = files[f"sktime/datasets/data/{name}/{name}_{part}.ts"].decode()
         lines = [line for line in text.split("@data")[1].splitlines() if line.strip()]
         for line in lines:
             *tracks, label = line.split(":")
             values = [[float(v) for v in track.split(",") if v != "?"] for track in tracks]
             X.append(np.array(values, dtype=np.float32).T)
-            labels.append(int(label))
+            labels.append(label.strip())
         sizes.append(len(lines))
     extra = {"split": (np.arange(sizes[0]), np.arange(sizes[0], len(X)))}
-    names = [f"speaker {i}" for i in range(1, 10)]
-    return {"X": X, "y": np.array(labels) - 1, "target_names": names, "extra": extra}
+    found, y = np.unique(labels, return_inverse=True)
+    return {"X": X, "y": y, "target_names": [f"{names} {label}".strip() for label in found], "extra": extra}
+
+
+def air_passengers(files: Members) -> Fields:
+    """Read the monthly passengers of airlines, 1949 to 1960."""
+    import pandas as pd
+
+    from corollary.data.dataset import Dataset
+    from corollary.data.series import as_series
+
+    frame = pd.read_csv(io.BytesIO(files["sktime/datasets/data/Airline/Airline.csv"]), parse_dates=["Date"])
+    series = as_series(Dataset(frame, name="air-passengers"), {})
+    return {"X": series.X, "feature_names": series.feature_names, "extra": series.extra}

@@ -1,0 +1,225 @@
+"""Time limits by a clock that the tests move: how much is done between two looks, and what is reported of it."""
+
+import signal
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from corollary import BaggingClassifier, MLPClassifier, Run, SelfTraining, SequenceForecaster, Training
+from corollary.data.dataset import Dataset
+from corollary.embeddings import glove, skipgram
+from corollary.embeddings.corpus import Corpus
+from corollary.engine import loop
+from corollary.engine.learner import Iteration
+from corollary.engine.loop import drive, pause_wanted, time_left
+from corollary.engine.pieces import Piecewise
+from corollary.errors import FitStopped
+from corollary.reporting import report
+
+
+class Clock:
+    """A clock that only moves when told."""
+
+    def __init__(self):
+        self.now, self.looks = 0.0, 0
+
+    def __call__(self):
+        self.looks += 1
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(loop, "monotonic", made)
+    return made
+
+
+class Slow(Iteration):
+    """Takes so many seconds for a step, and cannot pause inside."""
+
+    def __init__(self, clock, seconds, max_iter=100):
+        super().__init__(max_iter)
+        self.clock, self.seconds = clock, seconds
+
+    def sweep(self):
+        self.clock.now += self.seconds
+        return {"left": -1.0 if (left := time_left()) is None else left}
+
+
+class InPieces(Piecewise):
+    """Takes a second for each of ten pieces, and adds them up."""
+
+    saved = (*Piecewise.saved, "total")
+
+    def __init__(self, clock=None):
+        super().__init__(max_iter=3)
+        self.clock, self.total, self.done_pieces = clock, 0.0, []
+
+    def count(self):
+        return 10
+
+    def piece(self, i):
+        self.total = 0.5 * self.total + i
+        self.done_pieces.append((self.n_iter, i))
+        if self.clock is not None:
+            self.clock.now += 1
+
+    def finish(self):
+        return {"total": self.total}
+
+    def unfinished(self):
+        return {"total": self.total}
+
+
+def driven(learner, limit):
+    with Run(time_limit=limit, progress=False) as run, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitStopped)
+        return drive(learner, run, owner="Slow", since=0.0)
+
+
+@pytest.mark.parametrize("limit, steps", [(12.0, 2), (13.9, 2), (14.1, 3), (1.0, 1), (0.0, 1), (500.0, 100)])
+def test_a_step_that_would_end_late_is_not_begun(clock, limit, steps):
+    journal = driven(Slow(clock, 5.0), limit)
+    assert journal.step == steps and clock.now == 5.0 * steps
+    assert journal.stopped == ("time limit" if steps < 100 else "done")
+    assert steps == 1 or clock.now <= limit + loop.GRACE
+
+
+def test_a_sweep_in_pieces_is_left_between_them_and_goes_on_exactly(clock):
+    learner = InPieces(clock)
+    journal = driven(learner, 13.5)
+    assert learner.done_pieces[-1] == (1, 3) and clock.now == 14.0  # one sweep and four pieces of the next
+    assert journal.step == 1 and journal.stopped == "time limit" and not learner.done
+    rows = journal.history()
+    assert rows[-1] == {"step": 2, "total": learner.total, "seconds": 14.0}
+    again = InPieces()
+    again.restore(learner.state())
+    whole = InPieces()
+    while not again.done:
+        again.step()
+    while not whole.done:
+        whole.step()
+    assert again.total == whole.total and again.n_iter == 3
+    with pytest.raises(ValueError, match="at of InPieces must be an integer"):
+        again.restore({**learner.state(), "at": -1})
+
+
+def test_a_fit_inside_another_ends_with_it(clock):
+    class Around(Iteration):
+        journals = []
+
+        def sweep(self):
+            with Run(progress=False) as run, warnings.catch_warnings():
+                warnings.simplefilter("ignore", FitStopped)
+                self.journals.append(drive(Slow(clock, 1.0, 50), run, owner="Inner", since=clock.now))
+            return {}
+
+    outer = Around(5)
+    journal = driven(outer, 20.0)
+    assert journal.stopped == "time limit" and len(outer.journals) == 1
+    assert outer.journals[0].stopped == "time limit" and 19.0 <= clock.now <= 21.0
+    assert outer.journals[0].rows[3]["left"] == 16.0
+
+
+def test_nothing_says_how_long_outside_of_a_fit():
+    assert time_left() is None and not pause_wanted()
+
+
+@pytest.mark.parametrize("model", ["bagging", "self-training"])
+def test_members_end_with_the_fit_around_them_and_do_not_count(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    member = MLPClassifier((4,), training=Training(epochs=10**6), random_state=0)
+    if model == "bagging":
+        model = BaggingClassifier(member, n_estimators=3, random_state=0)
+    else:
+        model, y = SelfTraining(member, random_state=0), np.where(np.arange(60) < 50, y, -1)
+    with Run(time_limit=0.0, progress=False), pytest.warns(FitStopped) as said:
+        model.fit(X, y)
+    assert len(said) == 1 and model.stopped_ == "time limit" and model.predict(X).shape == (60,)
+    assert model.history_[-1]["step"] == 1
+
+
+def paused_at(monkeypatch, module, learner, look):
+    """Step until the clock has been looked at so many times."""
+    looks = iter(range(10**6))
+    monkeypatch.setattr("corollary.engine.pieces.pause_wanted", lambda: next(looks) == look)
+    assert learner.step() is None
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "glove"])
+def test_long_passes_over_words_look_at_the_clock(monkeypatch, kind):
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, 30, size=40) for _ in range(100)]
+
+    def learner():
+        if kind == "skip-gram":
+            tokens = np.concatenate(texts).astype(np.int32)
+            corpus = Corpus(tokens, np.arange(0, len(tokens) + 1, 40))
+            return skipgram.NegativeSampling(
+                corpus, np.bincount(tokens), skipgram.SkipGram(8, epochs=2), 1, 0
+            )
+        from scipy import sparse
+
+        counts = sparse.csr_matrix(rng.poisson(3.0, (30, 30)).astype(float))
+        return glove.AdaGrad(counts, glove.GloVe(8, epochs=2), 1, 0)
+
+    monkeypatch.setattr(skipgram, "STRETCH", 500)
+    monkeypatch.setattr(glove, "STRETCH", 1000)
+    rng = np.random.default_rng(1)
+    whole = learner()
+    assert whole.count() >= 5
+    rng = np.random.default_rng(1)
+    half = learner()
+    rng = np.random.default_rng(1)
+    other = learner()
+    paused_at(monkeypatch, skipgram, half, 2)
+    monkeypatch.setattr(skipgram, "STRETCH", 500)
+    monkeypatch.setattr(glove, "STRETCH", 1000)
+    other.restore(half.state())
+    while not whole.done:
+        expected = whole.step()
+    while not other.done:
+        found = other.step()
+    np.testing.assert_array_equal(whole.inputs, other.inputs)
+    assert expected == found
+
+
+def test_a_forecaster_looks_at_the_clock_between_pieces_of_a_long_series():
+    x = np.random.default_rng(0).normal(size=30_000)
+    model = SequenceForecaster(training=Training(1), random_state=0)
+    learner = model._learner(model._data(x, None, None))
+    size = learner.training.batch_size
+    most = max(
+        batch.inputs[0].shape[0] * batch.inputs[0].shape[1] for batch in learner.batches.epoch(None, size, 0)
+    )
+    assert most <= 32 * 512
+
+
+def test_what_was_done_of_the_first_epoch_is_reported(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(400, 5)), np.arange(400) % 2
+    model = MLPClassifier((4,), training=Training(epochs=3, batch_size=4), random_state=0)
+    with Run(time_limit=0.0, progress=False), pytest.warns(FitStopped, match="part of the next"):
+        model.fit(X, y)
+    (row,) = model.history_
+    assert row["step"] == 1 and row["seconds"] > 0 and np.isfinite(row["loss"])
+    page = report(model, Dataset(X, y), tmp_path / "r.html", time_limit=0.0).read_text()
+    assert "<th>steps</th><td>part of 1</td>" in page and "Left out" in page
+
+
+def test_a_box_of_time_inside_another_does_not_disarm_it():
+    begin, inner = time.monotonic(), 0
+    with pytest.raises(loop.OutOfTime), loop.time_box(0.2):
+        with pytest.raises(KeyError), loop.time_box(0.01, KeyError):
+            time.sleep(60)
+        inner += 1
+        with loop.time_box(600):  # longer than the one around it, which rings first
+            pass
+        inner += 1
+        time.sleep(60)
+    assert inner == 2 and time.monotonic() - begin >= 0.2
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
