@@ -159,7 +159,8 @@ def test_the_network_counts_where_smoothing_cannot_follow():
     model = SequenceForecaster("tcn", width=16, n_layers=1, training=plan, random_state=0).fit(series)
     assert model.network_share_[0] > 0.9 and model.score(series) > 0.95
     noise = [rng.normal(size=100) for _ in range(10)]
-    assert SequenceForecaster(training=FEW, random_state=0).fit(noise).network_share_[0] < 0.5
+    calm = SequenceForecaster(training=FEW, random_state=0).fit(noise)
+    assert calm.trend_ == ["mean"] and np.abs(calm.predict(noise)).mean() < 0.4  # there is nothing to follow
 
 
 def test_what_is_fed_back_is_smoothing_alone_where_the_network_says_nothing():

@@ -19,6 +19,7 @@ import numpy as np
 from corollary.errors import value
 from corollary.sequences.smoothing import (
     STEPS,
+    TINY,
     TRENDS,
     Smoother,
     State,
@@ -184,8 +185,10 @@ class Adjusting:
         e = np.stack([errors for errors, _ in found], 1)
         scale = np.broadcast_to(self.innovation_scale_, (len(parts), z.shape[1]))
         if self.own_scale_:
-            own = np.sqrt(np.add.reduceat(e**2, np.cumsum(lengths) - lengths) / lengths[:, None])
-            scale = np.where(own > 1e-6 * scale, own, scale)
+            first = np.cumsum(lengths) - lengths
+            own = np.sqrt(np.add.reduceat(e**2, first) / lengths[:, None])
+            size = np.add.reduceat(np.abs(z), first) / lengths[:, None]
+            scale = np.maximum(own, 1e-9 * size + TINY)  # a series that never surprises will hardly do so
         e = e / np.repeat(scale, lengths, axis=0)
         after = np.zeros((len(z), 0))
         if self.n_covariates_:

@@ -43,10 +43,8 @@ START = 10  # steps that the first level and slope are read from
 SEASONS = 4  # first seasons that the first season is averaged over
 LONGEST_SEASON = 400
 CLEARLY = 0.9  # of the error that the form of least AICc makes: where another has less, it is taken instead
-AHEAD, ORIGINS = (
-    24,
-    12,
-)  # steps ahead, and points in time, of the forecasts by which seasons and logarithms are chosen
+AHEAD = 24  # steps ahead that those forecasts reach
+ORIGINS = 12  # points in time that they start from, in each series
 TRENDS = ("none", "damped", "linear")
 DAMPING = (0.8, 0.98)  # between which damping is looked for: nearer to 1 cannot be told from a line
 KPSS = 0.463  # of a series around one level, the statistic exceeds this in 5 % of cases
