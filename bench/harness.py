@@ -168,11 +168,10 @@ class Side:
 def measure_one(item: Claim, index: int, seed: int) -> dict[str, Any]:
     """Return the figures of one workload: quality from a process that runs both, times from one process a side."""
     judge = Side(item, index, seed, "both")
-    checked = judge.hear()
-    judge.end()
-    sides = {which: Side(item, index, seed, which) for which in ("peer", "ours")}
+    sides = {which: Side(item, index, seed, which) for which in ("peer", "ours")}  # built while the judge works
     times: dict[str, list[float]] = {"ours": [], "peer": []}
     try:
+        checked = judge.hear()
         for side in sides.values():
             side.hear()  # built and warm
         for _ in range(checked["repeats"]):
@@ -181,7 +180,7 @@ def measure_one(item: Claim, index: int, seed: int) -> dict[str, Any]:
                 times[which].append(side.ask("time")["seconds"])
         memory = {which: side.ask("memory")["megabytes"] for which, side in sides.items()}
     finally:
-        for side in sides.values():
+        for side in (judge, *sides.values()):
             side.end()
     median = {which: float(np.median(values)) for which, values in times.items()}
     return {
