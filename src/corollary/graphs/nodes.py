@@ -361,13 +361,10 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
             self.normalized_ = _are_counts(graph.x) if self.normalize == "auto" else bool(self.normalize)
         return graph
 
-    def _plan(self) -> Training:
-        defaults = ATTENTION_PLAN if self.layer == "gat" else PLAN
-        defaults = {**defaults, "early_stopping": bool(getattr(self, "n_validation_", 0))}
-        training = self.training if self.training is not None else Training()
-        if not isinstance(training, Training):
-            raise kind(type(self).__name__, "training must be a Training", repr(training))
-        return training.resolved(**defaults)
+    @property
+    def _training_defaults(self) -> dict[str, Any]:
+        plan = ATTENTION_PLAN if self.layer == "gat" else PLAN
+        return {**plan, "early_stopping": bool(getattr(self, "n_validation_", 0))}
 
     def _learner(self, data: Data) -> Any:
         graph, codes = data.X, data.y
