@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -96,7 +96,7 @@ class Claim:
     """A ratio that we say we reach over a family of workloads."""
 
     name: str
-    peer: str  # distribution name, for its version
+    peer: str  # distribution name, for its version, or what the peer is
     aim: float  # of the geometric mean
     make: Callable[[Draw], Pair]
     title: str = ""
@@ -203,7 +203,7 @@ def measure(item: Claim, seed: int = 0) -> dict[str, Any]:
     result = {
         "name": item.name,
         "title": item.title,
-        "peer": f"{item.peer} {version(item.peer)}",
+        "peer": _named(item.peer),
         "ratio": round(math.exp(float(np.mean(np.log(ratios)))), 2),
         "worst": round(min(ratios), 2),
         "aim": item.aim,
@@ -220,6 +220,14 @@ def measure(item: Claim, seed: int = 0) -> dict[str, Any]:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{item.name}.json").write_text(json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _named(peer: str) -> str:
+    """Return a distribution with its version; what is none, or lives in an environment of its own, as it is called."""
+    try:
+        return f"{peer} {version(peer)}"
+    except PackageNotFoundError:
+        return peer
 
 
 def _cpu() -> str:
