@@ -1,4 +1,7 @@
-"""The tangent kernel of a finite network against per-sample Jacobians by torch.func."""
+"""Tangent kernels: of finite networks against per-sample Jacobians by torch.func, and both kinds against neural-tangents.
+
+neural-tangents lives in an environment of its own (:mod:`bench.elsewhere`); its time includes one line through a pipe.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
+from bench.elsewhere import Elsewhere
 from bench.harness import Draw, Pair, claim
 
 CHUNK = 50  # samples whose Jacobians are held at a time: more do not fit into memory at the largest widths
 
 
-def _same(ours: Tensor, peer: Tensor) -> dict[str, float]:
+def _same(ours: Tensor, peer: Any) -> dict[str, float]:
+    peer = torch.from_numpy(peer.fetch()) if isinstance(peer, Elsewhere) else peer
     gap = float((ours - peer).abs().max() / peer.abs().max())
     if gap > 1e-4:
         raise AssertionError(f"the kernels differ by {gap:.1e}")
@@ -50,3 +55,31 @@ def empirical_ntk(draw: Draw) -> Pair:
     )
     X = torch.from_numpy(draw.rng.normal(size=(n, 64))).float()
     return Pair(lambda: empirical(net, X), lambda: per_sample(net, X), _same, repeats=3)
+
+
+@claim("empirical-ntk-structured", peer="neural-tangents", aim=2.5)
+def structured(draw: Draw) -> Pair:
+    """Tangent kernel of a multi-layer perceptron, against structured derivatives"""
+    from corollary.theory.infinite import wide_network
+    from corollary.theory.ntk import empirical
+
+    n, width = draw.size("samples", 100, 500), draw.size("width", 64, 512)
+    torch.manual_seed(int(draw.rng.integers(2**31)))
+    net = wide_network([64, width, width, 10], weight_std=1.0, bias_std=1.0)
+    X = torch.from_numpy(draw.rng.normal(size=(n, 64))).float()
+    weights = {}
+    for i, layer in enumerate(net[::2]):
+        weights |= {f"weight{i}": layer.weight.detach().numpy(), f"bias{i}": layer.bias.detach().numpy()}
+    return Pair(lambda: empirical(net, X), Elsewhere("empirical", X=X.numpy(), **weights), _same, repeats=3)
+
+
+@claim("infinite-kernel", peer="neural-tangents", aim=1.5)
+def infinite(draw: Draw) -> Pair:
+    """Both kernels of an infinitely wide network, one thousand samples"""
+    from corollary.theory.infinite import infinite_kernels
+
+    n, d = draw.size("samples", 800, 1200), draw.size("features", 10, 200)
+    layers, phi = draw.choice("layers", (1, 2, 3)), draw.choice("activation", ("relu", "erf"))
+    X = torch.from_numpy(draw.rng.normal(size=(n, d))).to(draw.choice("type", (torch.float32, torch.float64)))
+    net = {"n_layers": layers, "activation": phi, "weight_std": 1.4, "bias_std": 0.1}
+    return Pair(lambda: infinite_kernels(X, **net).ntk, Elsewhere("infinite", X=X.numpy(), **net), _same)

@@ -168,7 +168,9 @@ class Side:
 def measure_one(item: Claim, index: int, seed: int) -> dict[str, Any]:
     """Return the figures of one workload: quality from a process that runs both, times from one process a side."""
     judge = Side(item, index, seed, "both")
-    sides = {which: Side(item, index, seed, which) for which in ("peer", "ours")}  # built while the judge works
+    sides = {
+        which: Side(item, index, seed, which) for which in ("peer", "ours")
+    }  # built while the judge works
     times: dict[str, list[float]] = {"ours": [], "peer": []}
     try:
         checked = judge.hear()

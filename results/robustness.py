@@ -16,7 +16,7 @@ from results.tables import at_least, page
 
 EPS = 0.1  # of the l-infinity attacks, pixels from 0 to 1
 SIZES = {
-    "full": {"images": 20_000, "attacked": 1000, "epochs": 8, "seeds": (0, 1, 2), "steps": 40},
+    "full": {"images": 6000, "attacked": 500, "epochs": 10, "seeds": (0, 1, 2), "steps": 40},
     "tiny": {"images": 400, "attacked": 40, "epochs": 1, "seeds": (0, 1), "steps": 3},
 }
 DEFENCES: dict[str, dict[str, Any]] = {

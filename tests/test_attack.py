@@ -6,18 +6,25 @@ import torch
 from torch import nn
 
 from corollary import (
+    BaggingClassifier,
+    BayesianClassifier,
     DeepSetsClassifier,
+    Distiller,
     ImageClassifier,
     LogisticRegression,
     MLPClassifier,
     NetClassifier,
+    NNGPClassifier,
+    NTKClassifier,
     PointNet,
+    SelfTraining,
     SequenceClassifier,
     TextCNN,
     Training,
     attack,
 )
 from corollary.attack.balls import lengths, project, steepest, uniform
+from corollary.bayes import HMC
 
 DUAL = {"l1": "linf", "l2": "l2", "linf": "l1"}
 EPS = {"l1": 2.0, "l2": 0.6, "linf": 0.1}
@@ -310,6 +317,12 @@ MODELS = {
     "mlp": lambda: MLPClassifier((8,), training=PLAN, random_state=0),
     "net": lambda: NetClassifier(small, loss="binary", training=PLAN, random_state=0),
     "logistic": lambda: LogisticRegression(),
+    "nngp": lambda: NNGPClassifier(n_layers=1),
+    "ntk": lambda: NTKClassifier(n_layers=1),
+    "posterior": lambda: BayesianClassifier((4,), sampler=HMC(2, 10, 20, max_steps=5), random_state=0),
+    "bagging": lambda: BaggingClassifier("softmax-regression", 3, max_features=0.9, random_state=0),
+    "student": lambda: Distiller("softmax-regression", "logistic", random_state=0),
+    "self-training": lambda: SelfTraining("softmax-regression"),
 }
 
 
@@ -328,6 +341,23 @@ def test_fitted_classifiers_are_attacked_by_their_own_labels(name):
         ValueError, match="labels must be among those of the first fit .2 classes.; got 'maybe'"
     ):
         attack.pgd(model, X, ["maybe"] * 80, eps=0.1, steps=1, bounds=None)
+
+
+@pytest.mark.parametrize("activation", ["relu", "erf", "gelu"])
+@pytest.mark.parametrize("cls", [NNGPClassifier, NTKClassifier])
+def test_slopes_of_infinitely_wide_classifiers(cls, activation):
+    """Against central differences: their error is of the order of the squared step, 1e-8, times third derivatives."""
+    model = cls(activation=activation).fit(X, Y)
+    scores, _ = model._differentiable()
+    x, v = (
+        torch.tensor(X[:4] + 0.1, requires_grad=True),
+        torch.tensor(np.random.default_rng(1).normal(size=(4, 6))),
+    )
+    (slope,) = torch.autograd.grad(scores(x)[:, 0].sum(), x)
+    near = [scores(x.detach() + h * v)[:, 0] for h in (1e-4, -1e-4)]
+    torch.testing.assert_close((slope * v).sum(1), (near[0] - near[1]) / 2e-4, rtol=1e-4, atol=1e-5)
+    said = model.predict_proba(X[:4] + 0.1)
+    np.testing.assert_allclose(scores(x).softmax(1).detach(), said, atol=1e-10)
 
 
 def test_images_come_back_as_they_were_given():
@@ -414,6 +444,13 @@ WRONG = [
 def test_what_cannot_be_attacked_says_why(net, call, words):
     with pytest.raises((TypeError, ValueError, AttributeError), match=words):
         call(net)
+
+
+def test_samples_of_another_shape_say_so(net):
+    with pytest.raises(
+        ValueError, match=r"PGD: the model must take samples of shape \(3,\), .*got RuntimeError"
+    ):
+        pgd(net, torch.zeros(2, 3))
 
 
 def test_models_without_a_gradient_say_so():

@@ -359,6 +359,19 @@ def test_cut_off_and_resumed_bit_for_bit(sampler, tmp_path):
     assert np.array_equal(longer.draws_[:, :15], whole.draws_) and longer.draws_.shape[1] == 18
 
 
+def test_two_processes_give_the_draws_of_one():
+    one, two = (bayes.HMC(3, 10, 20, random_state=0) for _ in range(2))
+    own = bayes.LogisticPosterior(*regression_data())
+    with Run(processes=2):
+        two.fit(own, np.zeros(5))
+        with pytest.raises(
+            ValueError, match="several processes must be able to receive the work; got .*lambda"
+        ):
+            two.fit(lambda t: -t.square().sum(1), np.zeros(2))
+    # products of two chains are not rounded as those of three, and paths of 200 steps enlarge that
+    np.testing.assert_allclose(two.draws_, one.fit(own, np.zeros(5)).draws_, rtol=1e-6)
+
+
 def test_another_density_is_not_resumed(tmp_path):
     sampler = bayes.ULA(2, 5, 0, random_state=0)
     with Run(tmp_path):
@@ -384,6 +397,68 @@ def test_types_and_starts():
     np.testing.assert_allclose(apart.draws_[:, 0], [[1, 2], [3, 4]], atol=1e-4)
 
 
+# --- gradients of one's own ------------------------------------------------------------------------------
+
+
+def test_the_posterior_of_logistic_regression_and_its_gradient():
+    X, y = regression_data()
+    found = bayes.LogisticPosterior(X, np.where(y > 0, "yes", "no"), prior=2.0)
+    theta = torch.randn(
+        3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
+    )
+    z = theta @ torch.as_tensor(X).T
+    log_p = torch.distributions.Bernoulli(logits=z).log_prob(torch.as_tensor(y)).sum(1)
+    log_p = log_p - theta.square().sum(1) / (2 * 2.0**2)
+    torch.testing.assert_close(found(theta), log_p, rtol=1e-12, atol=1e-12)
+    (gradient,) = torch.autograd.grad(log_p.sum(), theta)
+    torch.testing.assert_close(found.gradient(theta.detach()), gradient, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found.estimate(theta, torch.arange(len(X))), log_p, rtol=1e-12, atol=1e-12)
+    assert found.gradient(theta.detach().float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("cls", [bayes.HMC, bayes.NUTS, bayes.MALA])
+def test_a_gradient_of_ones_own_gives_the_same_draws(cls):
+    own = bayes.LogisticPosterior(*regression_data())
+    settings = {"step_size": 0.1, "covariance": "identity", "random_state": 0}
+    one, other = (cls(2, 5, 0, **settings).fit(f, np.zeros(5)) for f in (own, lambda t: own(t)))
+    np.testing.assert_allclose(one.draws_, other.draws_, rtol=1e-9)  # rounding, over a few hundred steps
+
+
+@pytest.mark.parametrize(
+    ("gradient", "match"),
+    [
+        (
+            lambda t: t,
+            "log_density.gradient must be the gradient of log_density; got a difference of 4 at the start",
+        ),
+        (
+            lambda t: t.sum(1),
+            r"gradient must return a tensor of the shape of theta, \(4, 2\); got float64 of shape \(4,\)",
+        ),
+    ],
+)
+def test_a_wrong_gradient_of_ones_own(gradient, match):
+    density = type("Density", (), {"__call__": lambda _, t: -t.square().sum(1) / 2})()
+    density.gradient = gradient
+    with pytest.raises(ValueError, match=f"HMC: .*{match}"):
+        bayes.HMC().fit(density, [2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "prior", "match"),
+    [
+        (np.zeros(3), [0, 1, 0], 1.0, r"X must be finite rows \(n, d\); got shape \(3,\)"),
+        ([[math.nan]], [0], 1.0, "X must be finite rows"),
+        (np.zeros((3, 1)), [0, 1], 1.0, r"y must have one label for each of 3 rows; got shape \(2,\)"),
+        (np.zeros((3, 1)), [0, 1, 2], 1.0, "y must hold two classes; got 3 of them"),
+        (np.zeros((2, 1)), [0, 1], 0, "prior must be a positive number; got 0"),
+    ],
+)
+def test_bad_logistic_posteriors(X, y, prior, match):
+    with pytest.raises(ValueError, match=f"LogisticPosterior: {match}"):
+        bayes.LogisticPosterior(X, y, prior)
+
+
 # --- bad input -------------------------------------------------------------------------------------------
 
 
@@ -397,6 +472,11 @@ def test_types_and_starts():
         ),
         (lambda t: t, [0.0], r"got float64 of shape \(4, 1\).*sum over the last axis"),
         (lambda t: t.sum(1).tolist(), [0.0], "got list"),
+        (
+            lambda t: -t @ t,
+            [0.0, 1.0],
+            r"must take a tensor of shape \(4, 2\).*got RuntimeError: .*torch.func.vmap",
+        ),
         (lambda t: t.sum(1).long(), [0.0], "got int64 of shape"),
         (
             lambda t: t.sum(1) * math.nan,

@@ -2,8 +2,9 @@
 
 A model is a ``torch.nn.Module`` in evaluation mode that gives logits (n, n_classes), or one logit of two classes; or a fitted
 classifier of the library for tables, images, or sets and sequences of real numbers that have one size, whose labels and whose
-form of inputs are then used. Whatever is done to an input before the network
-belongs to the model: standardisation inside ``module_`` is attacked with it, and ``bounds`` are those of the raw inputs.
+form of inputs are then used: a network, a linear model, an infinitely wide network (NNGP, NTK), a posterior of weights, or what
+is made of such. Whatever is done to an input before the network belongs to the model: standardisation inside ``module_`` is
+attacked with it, and ``bounds`` are those of the raw inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ from corollary.border import as_given, as_tensor, to_numpy
 from corollary.engine.random import generator
 from corollary.gradient import known_codes
 
-__all__ = ["Attack", "AttackResult", "Given", "check_bounds", "objective", "prepare"]
+__all__ = [
+    "Attack",
+    "AttackResult",
+    "Given",
+    "check_bounds",
+    "objective",
+    "prepare",
+    "scores_of",
+    "two_columns",
+]
 
 SLACK = 1e-6  # share of the range by which rounding may put an input outside its bounds
 Scores = Callable[[Tensor], Tensor]
@@ -170,9 +180,8 @@ def prepare(model: Any, X: Any, y: Any, bounds: Any, owner: str) -> Given:
     if not torch.isfinite(x).all():
         bad = int((~torch.isfinite(x)).flatten(1).any(1).sum())
         raise errors.value(owner, "X must be finite", f"NaN or infinity in {bad} samples", "Leave them out.")
-    scores = _two_columns(scores)
-    with torch.no_grad():
-        first = scores(x[:1])
+    scores = two_columns(scores)
+    first = _first(scores, x, owner)
     if not isinstance(first, Tensor) or first.ndim != 2 or len(first) != 1:
         got = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
         raise errors.value(owner, "the model must return logits (n, n_classes)", f"{got} for one sample")
@@ -184,6 +193,17 @@ def prepare(model: Any, X: Any, y: Any, bounds: Any, owner: str) -> Given:
     else:
         codes = _codes(y, x, first.shape[1], owner)
     return Given(scores, x, codes, low, high, back, X, labels)
+
+
+def _first(scores: Scores, x: Tensor, owner: str) -> Any:
+    """Return the answer to the first sample."""
+    try:
+        with torch.no_grad():
+            return scores(x[:1])
+    except (IndexError, RuntimeError, TypeError) as error:
+        must = f"the model must take samples of shape {tuple(x.shape[1:])}, those of X, in a batch"
+        text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise errors.value(owner, must, text.rstrip(".")) from error
 
 
 def _module(model: nn.Module, X: Any, owner: str) -> tuple[Scores, Tensor, Callable[[Tensor], Any], None]:
@@ -206,16 +226,7 @@ def _module(model: nn.Module, X: Any, owner: str) -> tuple[Scores, Tensor, Calla
 
 def _estimator(model: Any, X: Any, owner: str) -> tuple[Scores, Tensor, Callable[[Tensor], Any], Any]:
     check_is_fitted(model)
-    if hasattr(model, "_differentiable"):
-        scores, like = model._differentiable()
-    elif hasattr(model, "coef_") and hasattr(model, "classes_"):
-        scores, like = _line(model)
-    else:
-        must, do = (
-            "the classifier must have a gradient",
-            "Attack one that is trained by gradients, or linear.",
-        )
-        raise errors.value(owner, must, type(model).__name__, do)
+    scores, like = scores_of(model, owner)
     checked = model._query(X) if hasattr(model, "_query") else np.asarray(to_numpy(X), dtype=np.float64)
     if isinstance(checked, list):
         sizes = sorted({np.shape(part) for part in checked})
@@ -240,13 +251,23 @@ def _estimator(model: Any, X: Any, owner: str) -> tuple[Scores, Tensor, Callable
     return scores, as_tensor(checked).to(device=like.device, dtype=like.dtype), back, model.classes_
 
 
+def scores_of(model: Any, owner: str) -> tuple[Scores, Tensor]:
+    """Return the map from checked inputs to logits of a fitted classifier, and a tensor of the type and device it takes."""
+    if hasattr(model, "_differentiable"):
+        return model._differentiable()  # type: ignore[no-any-return]
+    if hasattr(model, "coef_") and hasattr(model, "classes_"):
+        return _line(model)
+    must, do = "the classifier must have a gradient", "Attack a network, a kernel machine or a linear model."
+    raise errors.value(owner, must, type(model).__name__, do)
+
+
 def _line(model: Any) -> tuple[Scores, Tensor]:
     """Return the scores of a linear classifier: of every class, or one of the second of two."""
     W, b = as_tensor(np.atleast_2d(model.coef_)).double(), as_tensor(np.atleast_1d(model.intercept_)).double()
     return lambda x: F.linear(x, W, b), W
 
 
-def _two_columns(scores: Scores) -> Scores:
+def two_columns(scores: Scores) -> Scores:
     """Return logits of both classes where a model gives one of the second, and the first of several outputs."""
 
     def both(x: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ from corollary.attack.base import Attack, AttackResult, Given, objective
 __all__ = ["DeepFool", "deepfool", "nearest_boundary"]
 
 DUAL = {"l2": "l2", "linf": "l1"}
+FEW = 0.8  # share of the batch below which those left go through the network again, so that gradients are theirs alone
 
 
 def nearest_boundary(gaps: Tensor, slopes: Tensor, norm: str) -> Tensor:
@@ -145,8 +146,11 @@ class DeepFool(Attack):
             won[active] = ~still
             if last or not still.any():
                 break
-            change = self._change(given, z, point, y[active], still)
-            active = active[still]
+            active, there = active[still], still
+            if len(active) < FEW * len(still):
+                point = moved[active].requires_grad_()
+                z, there = given.scores(point), still[still]
+            change = self._change(given, z, point, y[active], there)
             total[active] += change
             if given.low is not None:
                 total[active] = (x[active] + total[active]).clamp(given.low, given.high) - x[active]
@@ -155,23 +159,24 @@ class DeepFool(Attack):
             steps[active] += 1
         return moved, steps, loss, won
 
-    def _change(self, given: Given, z: Tensor, point: Tensor, y: Tensor, still: Tensor) -> Tensor:
-        """Return eq. 1 for the samples that are still of their class, along the coordinates that bounds leave free."""
+    def _change(self, given: Given, z: Tensor, point: Tensor, y: Tensor, there: Tensor) -> Tensor:
+        """Return eq. 1 for the samples ``there``, of classes y, along the coordinates that bounds leave free."""
+        z = z[there]
         count = z.shape[1] if self.candidates is None else min(self.candidates, z.shape[1])
         rivals = z.detach().scatter(1, y[:, None], -torch.inf).topk(count - 1, dim=1).indices  # (n, k)
         h = z.gather(1, rivals) - z.gather(1, y[:, None])
-        weight = still.to(z.dtype)
+        ones = torch.ones_like(y, dtype=z.dtype)
         slopes = torch.stack(
             [
-                torch.autograd.grad(h[:, j], point, weight, retain_graph=j < count - 2)[0][still]
+                torch.autograd.grad(h[:, j], point, ones, retain_graph=j < count - 2)[0][there]
                 for j in range(count - 1)
             ]
         )
         if given.low is not None and given.high is not None:
-            here = point.detach()[still]
+            here = point.detach()[there]
             stuck = ((slopes > 0) & (here >= given.high)) | ((slopes < 0) & (here <= given.low))
             slopes = slopes.masked_fill(stuck, 0)
-        return nearest_boundary(h.detach()[still], slopes, self.norm)
+        return nearest_boundary(h.detach(), slopes, self.norm)
 
     def _finite(self, z: Tensor) -> None:
         if not torch.isfinite(z).all():

@@ -167,6 +167,8 @@ class Spread:
 
     def apply(self, vectors: Tensor) -> Tensor:
         """Return the covariance times each row: a velocity from a momentum."""
+        if self.kind == "identity":
+            return vectors
         return vectors @ self.matrix if self.kind == "dense" else vectors * self.matrix
 
     def scale(self, noise: Tensor) -> Tensor:

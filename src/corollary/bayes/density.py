@@ -6,7 +6,8 @@ sum over chains gives the gradients of all, because the value of a chain depends
 .. math:: \log p(\theta \mid x) = \log p(\theta) + \sum_{i=1}^N \log p(x_i \mid \theta) + \text{const}, \tag{1}
 
 and a batch :math:`b` of :math:`n` rows estimates it without bias by
-:math:`\log p(\theta) + \frac Nn \sum_{i \in b} \log p(x_i \mid \theta)` (2).
+:math:`\log p(\theta) + \frac Nn \sum_{i \in b} \log p(x_i \mid \theta)` (2). A log-density that has a method
+``gradient(theta)``, (chains, d) -> (chains, d), is asked for its gradient there, which is compared with torch's at the start.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import torch
 from torch import Tensor
 
 from corollary import errors
+from corollary.engine.run import current
 
 __all__ = ["Posterior", "Target", "as_start"]
 
 LogDensity = Callable[[Tensor], Tensor]
+ROUGHLY = 1e-2  # relative difference of two gradients that is more than rounding in single precision
 
 
 class Posterior:
@@ -105,25 +108,65 @@ class Target:
             do = "Pass a function of a tensor (chains, d) that returns a tensor (chains,)."
             raise errors.kind(owner, "log_density must be a function", type(function).__name__, do)
         self.function, self.owner = function, owner
+        own = getattr(function, "gradient", None)
+        self.own: LogDensity | None = own if callable(own) else None  # a gradient that it brings itself
         self.invalid = 0  # values that were NaN or plus infinity
+        self.run = current()
 
     @torch.no_grad()
     def value(self, theta: Tensor) -> Tensor:
         """Return the log-density of each row."""
-        return self._valid(self._checked(self.function(theta), theta), theta)
+        (found,) = self._divided(lambda t: (self._checked(self.function(t), t),), theta, 1)
+        return self._valid(found, theta)
 
     def gradient(self, theta: Tensor, function: LogDensity | None = None) -> tuple[Tensor, Tensor]:
         """Return log-densities (chains,) and their gradients (chains, d)."""
+        if self.own is not None and function is None:
+            return self.value(theta), self.slope(theta)
+        found, slopes = self._divided(lambda t: self._recorded(function or self.function, t), theta, 2)
+        return self._valid(found, theta), slopes
+
+    def slope(self, theta: Tensor) -> Tensor:
+        """Return the gradients (chains, d) alone: what a path needs between its ends."""
+        if self.own is None:
+            return self.gradient(theta)[1]
+        return self._divided(self._brought, theta, 2)[1]
+
+    def _recorded(self, function: LogDensity, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values and gradients by torch."""
         with torch.enable_grad():
             theta = theta.detach().requires_grad_()
-            found = self._checked((function or self.function)(theta), theta)
+            found = self._checked(function(theta), theta)
             if not found.requires_grad:
                 must, do = "log_density must have a gradient", "Compute it with torch from its argument."
                 raise errors.value(
                     self.owner, must, "a value that does not depend on theta differentiably", do
                 )
-            (gradient,) = torch.autograd.grad(found.sum(), theta)
-        return self._valid(found.detach(), theta), gradient
+            (gradient,) = torch.autograd.grad(found, theta, torch.ones_like(found))
+        return found.detach(), gradient
+
+    @torch.no_grad()
+    def _brought(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return no values, and the gradients that the log-density brings itself."""
+        found = self.own(theta)  # type: ignore[misc]
+        if not isinstance(found, Tensor) or found.shape != theta.shape:
+            must = f"log_density.gradient must return a tensor of the shape of theta, {tuple(theta.shape)}"
+            raise errors.value(self.owner, must, _shape(found))
+        return theta[:, 0], found
+
+    def _divided(
+        self, call: Callable[[Tensor], tuple[Tensor, ...]], theta: Tensor, parts: int
+    ) -> tuple[Tensor, ...]:
+        """Return values (chains,) and, of two parts, gradients (chains, d): each process calls for its share of the chains."""
+        if self.run.world == 1:
+            return call(theta)
+        share = self.run.shard(len(theta))
+        full = theta.new_zeros(len(theta), 1 if parts == 1 else 1 + theta.shape[1])
+        if share.start < share.stop:
+            own = call(theta[share])
+            full[share] = torch.cat([part.reshape(len(part), -1) for part in own], 1).to(full.dtype)
+        full = self.run.sum(full)
+        return (full[:, 0],) if parts == 1 else (full[:, 0], full[:, 1:])
 
     def _checked(self, found: Any, theta: Tensor) -> Tensor:
         """Return what the function gave, if it is a value per chain."""
@@ -147,7 +190,12 @@ class Target:
 
     def check(self, start: Tensor, gradients: bool = True) -> None:
         """Raise unless chains can start here: values and gradients are finite, and rows do not mix."""
-        values = self.value(start)
+        try:
+            values = self.value(start)
+        except (IndexError, RuntimeError, TypeError) as error:
+            must = f"log_density must take a tensor of shape {tuple(start.shape)}, a row per chain"
+            do = "Write it for all chains at once, or pass torch.func.vmap(log_density)."
+            raise errors.value(self.owner, must, _first_line(error), do) from error
         if not bool(values.isfinite().all()):
             chain = int((~values.isfinite()).nonzero()[0, 0])
             what = "NaN or plus infinity" if self.invalid else "minus infinity"
@@ -163,10 +211,22 @@ class Target:
                 "Start elsewhere, or use Metropolis.",
             )
             raise errors.value(self.owner, must, f"NaN or infinity near {_few(start[0])}", do)
+        if self.own is not None:
+            self._check_own(start)
         if len(start) > 1 and self._mixes(start):
             do = "Sum over the last axis only."
             raise errors.value(
                 self.owner, "the value of a chain must depend on its own row only", "one that mixes rows", do
+            )
+
+    def _check_own(self, start: Tensor) -> None:
+        """Raise unless the gradient that a log-density brings is its gradient."""
+        own, found = self.slope(start), self.gradient(start, self.function)[1]
+        gap, size = float((own - found).abs().max()), float(found.abs().max())
+        if not gap <= ROUGHLY * max(size, 1.0):
+            must = "log_density.gradient must be the gradient of log_density"
+            raise errors.value(
+                self.owner, must, f"a difference of {gap:.2g} at the start, where it is {size:.2g}"
             )
 
     def _mixes(self, start: Tensor) -> bool:
@@ -199,6 +259,10 @@ def _shape(found: Any) -> str:
     if isinstance(found, Tensor):
         return f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}"
     return type(found).__name__
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}".rstrip(".")
 
 
 def _few(point: Tensor) -> str:

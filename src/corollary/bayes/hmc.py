@@ -42,21 +42,16 @@ def energy(log_p: Tensor, y: Tensor, spread: Spread) -> Tensor:
 
 
 def leapfrog(
-    target: Target,
-    theta: Tensor,
-    y: Tensor,
-    gradient: Tensor,
-    step: float | Tensor,
-    n_steps: int,
-    spread: Spread,
+    target: Target, theta: Tensor, y: Tensor, gradient: Tensor, step: float, n_steps: int, spread: Spread
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return position, log-density, momentum and gradient after ``n_steps`` of eq. 2; two half steps in a row are one."""
-    y = y + 0.5 * step * gradient
-    for i in range(n_steps):
-        theta = theta + step * spread.apply(y)
-        log_p, gradient = target.gradient(theta)
-        y = y + (step if i < n_steps - 1 else 0.5 * step) * gradient
-    return theta, log_p, y, gradient
+    y = torch.add(y, gradient, alpha=0.5 * step)
+    for _ in range(n_steps - 1):
+        theta = torch.add(theta, spread.apply(y), alpha=step)
+        y = torch.add(y, target.slope(theta), alpha=step)
+    theta = torch.add(theta, spread.apply(y), alpha=step)
+    log_p, gradient = target.gradient(theta)
+    return theta, log_p, torch.add(y, gradient, alpha=0.5 * step), gradient
 
 
 class HamiltonianChains(AdaptiveChains):

@@ -28,6 +28,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils.checkpoint import checkpoint
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor, as_tensor
@@ -300,6 +301,23 @@ class BayesianClassifier(Classifier, _Bayesian):
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         total = sum(out.softmax(2).sum(0, dtype=torch.float64) for out, _ in self._each(X))
         return np.asarray(total / (self.draws_.shape[0] * self.draws_.shape[1])).astype(X.dtype)
+
+    def _differentiable(self) -> tuple[Any, Tensor]:
+        """Return the map from rows to the logarithms of (2), which attacks follow, and a tensor of the type it takes."""
+        network, draws = self._network(), as_tensor(self.draws_.reshape(-1, self.draws_.shape[2]))
+        mean, scale = (as_tensor(part).to(draws) for part in (self.input_mean_, self.input_scale_))
+
+        def of_block(theta: Tensor, rows: Tensor) -> Tensor:
+            return network(theta, rows).log_softmax(2).logsumexp(0)
+
+        def scores(x: Tensor) -> Tensor:
+            rows = (x - mean) / scale
+            blocks = draws.split(max(1, BLOCK // max(1, len(rows) * network.width)))
+            # what a block computes is computed again on the way back, so that only one is held at a time
+            found = [checkpoint(of_block, theta, rows, use_reentrant=False) for theta in blocks]
+            return torch.stack(found).logsumexp(0) - math.log(len(draws))
+
+        return scores, draws
 
     def predictive(self, X):
         """Return the probabilities of every draw, (n_chains * n_draws, n, n_classes); their mean is ``predict_proba``."""

@@ -4,7 +4,8 @@ A sampler is a Markov chain whose stationary law has the log-density that it is 
 tensor, so that one call of the log-density serves them all. A step of the engine is one transition of every chain; the first
 ``warmup`` of them are thrown away, and used to adapt where the sampler adapts; of the rest every ``thin``-th is kept. So a
 fit can be watched, stopped, killed and resumed bit for bit like any other, and with ``Run(directory)`` the draws go to disk
-as they are made.
+as they are made. With ``Run(processes=2)`` each process calls the log-density for its share of the chains, which pays where
+one call takes milliseconds.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class Chains(Iteration):
     """
 
     can_diverge = False  # a transition that leaves the support is not taken
+    shares = (
+        True  # each process calls the log-density for its share of the chains, and all know what all found
+    )
     saved = ("theta", "log_p", "gradient", "generator", "draws", "kept", "invalid")
     statistics: ClassVar[tuple[str, ...]] = ()  # what a transition tells of every chain
     uses_gradient: ClassVar[bool] = True
@@ -102,15 +106,14 @@ class Chains(Iteration):
                 found = self.transition()
                 if diverging is not None:
                     found["diverging"] = diverging = diverging | found["diverging"]
-            self._keep(found)
-        metrics = {"log_density": float(self.log_p.mean())}
-        metrics |= {name: float(found[name].double().mean()) for name in self.statistics if name != "energy"}
-        return {**metrics, "warmup": float(warm)}
-
-    def _keep(self, found: dict[str, Tensor]) -> None:
-        self.draws.append(self.theta.cpu().numpy())
         rows = [self.log_p, *(found[name] for name in self.statistics)]
-        self.kept.append(torch.stack([row.double() for row in rows], 1).cpu().numpy())
+        told = np.stack([row.cpu().numpy() for row in rows], 1).astype(np.float64)
+        if not warm:
+            self.draws.append(self.theta.cpu().numpy())
+            self.kept.append(told)
+        means = dict(zip(("log_density", *self.statistics), told.mean(0).tolist()))
+        means.pop("energy", None)
+        return {**means, "warmup": float(warm)}
 
     def normal(self) -> Tensor:
         """Return standard normal numbers of the shape of theta."""
@@ -221,7 +224,8 @@ class Sampler(Estimator):
         log_density : callable
             The logarithm of the density, up to a constant, written with torch for all chains at once: it takes a tensor of
             shape (n_chains, d) and returns one of shape (n_chains,). Minus infinity and NaN are outside the support. A
-            :class:`~corollary.bayes.Posterior` is one.
+            :class:`~corollary.bayes.Posterior` is one. One that has a method ``gradient``, (n_chains, d) -> (n_chains, d), as
+            :class:`~corollary.bayes.LogisticPosterior`, is asked for its gradient there, which is faster than torch's.
         start : array-like of shape (d,) or (n_chains, d)
             Where the chains start, all at one point or each at its own; chains that start apart let R-hat notice what
             they disagree about. Its type, float32 or float64, is that of the draws.

@@ -69,7 +69,14 @@ def launch(
             run.settings(),
             there if told else None,
         )
-        workers = spawn(_worker, settings, nprocs=run.processes, join=False).processes  # type: ignore[no-untyped-call]
+        try:
+            workers = spawn(_worker, settings, nprocs=run.processes, join=False).processes  # type: ignore[no-untyped-call]
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            must, do = (
+                "several processes must be able to receive the work",
+                "Define functions at the top of a module.",
+            )
+            raise errors.value(owner, must, str(error), do) from error
         there.close()
         try:
             with listening(run) as signals:

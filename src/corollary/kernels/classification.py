@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from torch import Tensor
@@ -40,6 +41,15 @@ class _WideClassifier(Classifier, Wide):
             return -float(log_p[np.arange(len(labels)), labels].mean())
 
         self.temperature_ = math.exp(minimize_scalar(loss, bounds=(-6, 3), method="bounded").x)
+
+    def _differentiable(self) -> tuple[Any, Tensor]:
+        """Return the map from samples to logits, which attacks follow, and a tensor of the type it takes."""
+        kept, coef, mean = (
+            self._kept(),
+            torch.from_numpy(self.dual_coef_),
+            torch.from_numpy(self.target_mean_),
+        )
+        return lambda x: (self._kernel(x, kept) @ coef + mean) / self.temperature_, coef
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return softmax(self._outputs(X) / self.temperature_, axis=1).astype(self.dtype_)  # type: ignore[no-any-return]

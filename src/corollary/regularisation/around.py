@@ -8,18 +8,22 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from corollary import catalog, errors
+from corollary.attack.base import scores_of, two_columns
 from corollary.base import Data, Estimator
 from corollary.engine.learner import State
 from corollary.engine.loop import STOPS
 from corollary.engine.run import Run, current
 from corollary.errors import FitStopped
 
-__all__ = ["Around", "aligned", "apart", "member_of", "rows_of", "with_seed"]
+__all__ = ["Around", "aligned", "apart", "member_of", "mixture", "rows_of", "with_seed"]
 
+UNKNOWN = -80.0  # the logarithm of the probability of a class that a member has not seen
 KINDS = ("image", "sequence", "set", "table", "text")  # whose samples can be taken one by one
 
 
@@ -59,6 +63,28 @@ def aligned(member: Any, X: Any, n_classes: int) -> np.ndarray:
     full = np.zeros((len(found), n_classes))
     full[:, member.classes_] = found
     return full
+
+
+def mixture(members: Sequence[tuple[Any, Any]], n_classes: int, owner: str) -> tuple[Any, Any]:
+    """Return the map from rows to the logarithm of the members' mean probabilities, which attacks follow.
+
+    ``members`` are fitted classifiers, each with the features that it sees (None for all); beside the map comes a tensor of
+    the type it takes.
+    """
+    for member, _ in members:
+        if not hasattr(member, "predict_proba"):
+            raise errors.value(owner, "members must have probabilities", type(member).__name__)
+    each = [(*scores_of(member, owner), member.classes_, seen) for member, seen in members]
+
+    def scores(x: Tensor) -> Tensor:
+        found = []
+        for call, like, classes, seen in each:
+            z = two_columns(call)((x if seen is None else x[:, seen]).to(like)).log_softmax(1)
+            full = z.new_full((len(z), n_classes), UNKNOWN)
+            found.append(full.index_copy(1, torch.as_tensor(classes), z).to(x))
+        return torch.stack(found).logsumexp(0)
+
+    return scores, each[0][1]
 
 
 @contextmanager

@@ -27,7 +27,16 @@ from corollary import errors
 from corollary.base import Classifier, Data, Regressor
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.loop import time_left
-from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, was_stopped, with_seed
+from corollary.regularisation.around import (
+    Around,
+    aligned,
+    apart,
+    member_of,
+    mixture,
+    rows_of,
+    was_stopped,
+    with_seed,
+)
 from corollary.shapes import Array, Index, List, Maybe, Model, Number
 
 __all__ = ["Bagging", "BaggingClassifier", "BaggingRegressor", "Bag", "draw"]
@@ -317,6 +326,10 @@ class BaggingClassifier(Classifier, _BaseBagging):
 
     def _predict_proba(self, X: Any) -> np.ndarray:
         return self._mean(X)
+
+    def _differentiable(self) -> tuple[Any, Any]:
+        members = list(zip(self.estimators_, self.estimators_features_))
+        return mixture(members, len(self.classes_), type(self).__name__)
 
 
 class BaggingRegressor(Regressor, _BaseBagging):

@@ -33,7 +33,16 @@ from corollary.engine.objective import Supervised
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.losses import CrossEntropy, weighted_mean
-from corollary.regularisation.around import Around, aligned, apart, member_of, rows_of, was_stopped, with_seed
+from corollary.regularisation.around import (
+    Around,
+    aligned,
+    apart,
+    member_of,
+    mixture,
+    rows_of,
+    was_stopped,
+    with_seed,
+)
 from corollary.shapes import Maybe, Model
 
 __all__ = ["Distiller", "Tempered", "tempered"]
@@ -310,6 +319,9 @@ class Distiller(Classifier, Around):
 
     def _predict_proba(self, X: Any) -> np.ndarray:
         return aligned(self.student_, X, len(self.classes_))
+
+    def _differentiable(self) -> tuple[Any, Any]:
+        return mixture([(self.student_, None)], len(self.classes_), type(self).__name__)
 
 
 def _descends(student: Any, n_classes: int) -> bool:

@@ -33,7 +33,7 @@ from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.regulariser import Regulariser
 from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier
-from corollary.regularisation.around import Around, aligned, apart, rows_of, was_stopped, with_seed
+from corollary.regularisation.around import Around, aligned, apart, mixture, rows_of, was_stopped, with_seed
 from corollary.shapes import Array, Maybe, Model
 
 __all__ = ["Consistency", "SelfTraining", "has_label"]
@@ -255,3 +255,6 @@ class SelfTraining(Classifier, Around):
 
     def _predict_proba(self, X: Any) -> np.ndarray:
         return aligned(self.estimator_, X, len(self.classes_))
+
+    def _differentiable(self) -> tuple[Any, Any]:
+        return mixture([(self.estimator_, None)], len(self.classes_), type(self).__name__)

@@ -61,6 +61,8 @@ CLOSED = ("relu", "leaky", "erf", "identity")
 SMOOTH = ("gelu", "silu", "tanh", "sigmoid", "softplus", "elu")
 ACTIVATIONS = (*CLOSED, *SMOOTH)
 MEMORY = 2**28  # bytes of one block of a kernel
+NEAR_ONE = 1e-7  # of the squared sine
+CACHE = 2**22  # bytes that stay in the cache while a block goes through all layers
 
 
 class Kernels(NamedTuple):
@@ -83,17 +85,26 @@ def _function(name: str) -> nn.Module:
 
 
 class _ArcCosine(torch.autograd.Function):
-    """sin + (pi - angle) cos as a function of the cosine; its derivative is pi - angle, also at 1, where autograd has none."""
+    """sin + (pi - angle) cos as a function of the cosine, and pi - angle, its derivative; both have one at 1, unlike autograd's.
+
+    The second derivative, 1 / sin, has none there: it is cut off where single precision ends.
+    """
 
     @staticmethod
-    def forward(ctx: Any, c: Tensor) -> Tensor:  # type: ignore[override]
-        left = math.pi - torch.arccos(c)
-        ctx.save_for_backward(left)
-        return (1 - c * c).clamp_(min=0).sqrt_() + left * c
+    def forward(ctx: Any, c: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        left, sine = torch.arccos(c).neg_().add_(math.pi), (1 - c * c).clamp_(min=0).sqrt_()
+        ctx.save_for_backward(left, c)
+        ctx.set_materialize_grads(False)
+        return sine.addcmul_(left, c), left
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return grad * ctx.saved_tensors[0]
+    def backward(ctx: Any, grad: Tensor | None, slope: Tensor | None) -> Tensor | None:  # type: ignore[override]
+        left, c = ctx.saved_tensors
+        total = None if grad is None else grad * left
+        if slope is not None:
+            bent = slope * (1 - c * c).clamp(min=NEAR_ONE).rsqrt()
+            total = bent if total is None else total + bent
+        return total
 
 
 class _Mehler(torch.autograd.Function):
@@ -139,16 +150,16 @@ def coefficients(phi: Callable[[Tensor], Tensor], q: Tensor) -> Tensor:
 def _slope(phi: nn.Module) -> Callable[[Tensor], Tensor]:
     def derivative(x: Tensor) -> Tensor:
         with torch.enable_grad():
-            x = x.detach().requires_grad_(True)
-            return torch.autograd.grad(phi(x).sum(), x)[0]
+            at = x if x.requires_grad else x.detach().requires_grad_(True)
+            return torch.autograd.grad(phi(at).sum(), at, create_graph=x.requires_grad)[0]
 
     return derivative
 
 
 def _relu(K: Tensor, qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor]:
-    norm = (qa * qb).sqrt()
-    c = (K / norm).clamp(-1, 1)
-    return _ArcCosine.apply(c) * norm / (2 * math.pi), (math.pi - c.detach().arccos()) / (2 * math.pi)
+    norm = qa.sqrt() * qb.sqrt()
+    value_, left = _ArcCosine.apply((K / norm).clamp(-1, 1))
+    return value_ * (norm / (2 * math.pi)), left / (2 * math.pi)
 
 
 def dual(name: str, K: Tensor, qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,9 +196,7 @@ def dual(name: str, K: Tensor, qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor]:
     if name not in SMOOTH:
         raise unknown("dual", "activation", name, ACTIVATIONS)
     c, phi = (K / (qa * qb).sqrt()).clamp(-1, 1), activation(name)
-    with torch.no_grad():
-        slopes = [coefficients(_slope(phi), q) for q in (qa, qb)]
-        slope = _Mehler.apply(c, *slopes)
+    slope = _Mehler.apply(c, *(coefficients(_slope(phi), q) for q in (qa, qb)))
     return _Mehler.apply(c, coefficients(phi, qa), coefficients(phi, qb)), slope
 
 
@@ -231,7 +240,7 @@ def _layer(now: _State, name: str, gather: Callable[[Tensor], Tensor], w: Any, b
     qa, own = dual(name, now.qa, now.qa, now.qa)
     qb = dual(name, now.qb, now.qb, now.qb)[0]
     if same:  # where the angle is zero, rounding would move it by the root of the precision
-        slope = slope.clone()
+        slope = slope.clone() if slope.requires_grad else slope
         slope.diagonal(dim1=0, dim2=1).copy_(own[:, 0].movedim(0, -1))
     K, qa, qb = (w**2 * gather(part) + b**2 for part in (K, qa, qb))
     return _State(K, K + w**2 * gather(now.T * slope), qa, qb)
@@ -282,7 +291,7 @@ def infinite_kernels(
     kernel_size : int, optional
         Side of the kernels, odd; the hidden layers are then convolutions over images.
     memory : int, default=2**28
-        Bytes that one block of rows may take.
+        Bytes that one block of rows may take, beside the kernels themselves.
 
     Returns
     -------
@@ -323,18 +332,32 @@ def infinite_kernels(
             "both inputs must have samples of one shape",
             f"{tuple(A.shape[1:])} and {tuple(B.shape[1:])}",
         )
-    pixels = math.prod(A.shape[2:])
-    rows = max(1, memory // (8 * A.element_size() * pixels * max(1, len(B))))
-    if rows >= len(A):
-        return _block(A, B, same, net)
-    parts = []
+    if torch.is_grad_enabled() and any(
+        getattr(x, "requires_grad", False) for x in (A, B, weight_std, bias_std)
+    ):
+        return _block(A, B, same, net)  # every block would be kept for the gradient
+    return _tiled(A, B, same, net, memory)
+
+
+@torch.no_grad()
+def _tiled(A: Tensor, B: Tensor, same: bool, net: dict[str, Any], memory: int) -> Kernels:
+    """Return the kernels by blocks of rows that stay in the cache; of one set of samples, half of them and their mirror."""
+    found = Kernels(*(A.new_empty(len(A), len(B)) for _ in range(2)))
+    rows = max(1, min(memory, CACHE) // (8 * A.element_size() * math.prod(A.shape[2:]) * max(1, len(B))))
     for begin in range(0, len(A), rows):
-        part = A[begin : begin + rows]
-        # the block on the diagonal is exact there, as the whole would be
-        sides = [B[:begin], part, B[begin + rows :]] if same else [B]
-        found = [_block(part, side, side is part, net) for side in sides if len(side)]
-        parts.append([torch.cat(pieces, 1) for pieces in zip(*found)])
-    return Kernels(*(torch.cat(pieces) for pieces in zip(*parts)))
+        here, after = slice(begin, begin + rows), slice(begin + rows, None)
+        if not same:
+            parts = [(slice(None), _block(A[here], B, False, net))]
+        else:  # the block on the diagonal is exact there
+            parts = [(here, _block(A[here], A[here], True, net))]
+            if len(A[after]):
+                parts.append((after, _block(A[here], A[after], False, net)))
+        for columns, block in parts:
+            for kernel, part in zip(found, block):
+                kernel[here, columns] = part
+                if columns == after:
+                    kernel[after, here] = part.T
+    return found
 
 
 def _as_input(X: Any, kernel_size: int | None) -> Tensor:
