@@ -39,7 +39,8 @@ def run(out: Path) -> dict[str, Any]:
     draw(images, nmf.components_, pca, rebuilt, out / "faces.png")
     size = {"n": len(X), "people": len(np.unique(found.y)), "h": images.shape[1], "w": images.shape[2]}
     text = TEXT.format(**size, k=RANK, shown=12)
-    rows = [(name, errors[name], sparse[name]) for name in models]
+    rows: list[tuple[str, float, Any]] = [(name, errors[name], sparse[name]) for name in models]
+    rows.append(("the mean face", float(np.sqrt(np.mean((X - X.mean(axis=0)) ** 2))), ""))
     page(out / "faces.md", "Parts of faces", text, ("model", "error", "sparseness"), rows)
     at_most(errors["`PCA`"], errors["`NMF`"], "the error of PCA against NMF")
     at_least(sparse["`NMF`"], sparse["`PCA`"] + 0.15, "the sparseness of NMF against PCA")

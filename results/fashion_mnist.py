@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from corollary import ImageClassifier, MLPClassifier, Training, data
-from results.tables import at_least, page
+from results.tables import at_least, page, spread
 
-IMAGES, TESTED, EPOCHS = 10_000, 10_000, 5
-TEXT = f"""Test accuracy on all {TESTED:,} test images after {EPOCHS} epochs on the first {IMAGES:,} training images,
-with one seed and the same plan for all: Adam, learning rate 0.002 falling along a cosine, batches of 64. `MLPClassifier` has
+IMAGES, TESTED, EPOCHS, SEEDS = 5_000, 5_000, 5, (0, 1, 2)
+TEXT = f"""Test accuracy on {TESTED:,} test images after {EPOCHS} epochs on {IMAGES:,} training images: mean ± standard deviation
+over {len(SEEDS)} seeds, each with its own weights and its own draw of training images, the same for all nets.
+One plan for all: Adam, learning rate 0.002 falling along a cosine, batches of 64. `MLPClassifier` has
 256 hidden units; the others are nets of `ImageClassifier` at its widths for 28 x 28 pixels, made shallow for the budget: one
 block in each of three stages (resnet), three layers of growth 8 in each of three blocks (densenet), three layers (vit).
 Below, the images of which the residual net was wrongly surest: what it saw, and what it is."""
@@ -23,39 +24,47 @@ NETS = {
     "densenet": {"width": 8, "options": {"depth": (3, 3, 3)}},
     "vit": {"options": {"n_layers": 3}},
 }
-FLOORS = {"mlp": 0.82, "lenet": 0.84, "resnet": 0.84, "densenet": 0.84, "vit": 0.80}
+FLOORS = {"mlp": 0.80, "lenet": 0.80, "resnet": 0.82, "densenet": 0.80, "vit": 0.77}
 
 
 def run(out: Path) -> dict[str, Any]:
     """Fit every net and assert what the budget leads to expect."""
     clothes = data.load("fashion-mnist")
     train, test = clothes.extra["split"]
-    X, y = clothes.X[train[:IMAGES]], clothes.y[train[:IMAGES]]
     X_test, y_test = clothes.X[test[:TESTED]], clothes.y[test[:TESTED]]
-    plan = Training(epochs=EPOCHS, batch_size=64, learning_rate=2e-3, schedule="cosine")
-    models: dict[str, Any] = {"mlp": MLPClassifier((256,), training=plan, random_state=0)}
-    for name, settings in NETS.items():
-        models[name] = ImageClassifier(name, training=plan, random_state=0, **settings)
-    found, rows, losses = {}, [], {}
-    for name, model in models.items():
-        flat = name == "mlp"
-        start = perf_counter()
-        model.fit(_rows(X) if flat else X, y)
-        seconds = perf_counter() - start
-        found[name] = float(model.score(_rows(X_test) if flat else X_test, y_test))
-        weights = sum(p.numel() for p in model.module_.parameters())
-        rows.append((name, f"{weights:,}", found[name], round(seconds)))
-        losses[name] = [row["loss"] for row in model.history_]
+    scores: dict[str, list[float]] = {name: [] for name in ("mlp", *NETS)}
+    seconds, losses = dict.fromkeys(scores, 0.0), {}
+    for seed in SEEDS:
+        part = np.random.default_rng(seed).permutation(train)[:IMAGES]
+        models = _models(seed)
+        for name, model in models.items():
+            start = perf_counter()
+            model.fit(_input(name, clothes.X[part]), clothes.y[part])
+            seconds[name] += (perf_counter() - start) / len(SEEDS)
+            scores[name].append(float(model.score(_input(name, X_test), y_test)))
+            losses[name] = [row["loss"] for row in model.history_]
+    weights = {name: sum(p.numel() for p in model.module_.parameters()) for name, model in models.items()}
+    rows = [(name, f"{weights[name]:,}", spread(scores[name]), round(seconds[name])) for name in models]
+    rows.append(("one class for all", "0", f"{np.bincount(y_test).max() / len(y_test):.3f}", 0))
     _plot(out / "fashion_mnist.png", X_test, y_test, models["resnet"], clothes.target_names, losses)
     headings = ("net", "weights", "test accuracy", "seconds to fit")
     page(out / "fashion_mnist.md", "Fashion-MNIST under a small budget", TEXT, headings, rows)
+    found = {name: float(np.mean(values)) for name, values in scores.items()}
     for name, floor in FLOORS.items():
         at_least(found[name], floor, f"accuracy of {name}")
     return found
 
 
-def _rows(X: np.ndarray) -> np.ndarray:
-    return X.reshape(len(X), -1).astype(np.float32) / 255
+def _models(seed: int) -> dict[str, Any]:
+    plan = Training(epochs=EPOCHS, batch_size=64, learning_rate=2e-3, schedule="cosine", augment=0)
+    models: dict[str, Any] = {"mlp": MLPClassifier((256,), training=plan, random_state=seed)}
+    for name, settings in NETS.items():
+        models[name] = ImageClassifier(name, training=plan, random_state=seed, **settings)
+    return models
+
+
+def _input(name: str, X: np.ndarray) -> np.ndarray:
+    return X.reshape(len(X), -1).astype(np.float32) / 255 if name == "mlp" else X
 
 
 def _plot(path: Path, X: np.ndarray, y: np.ndarray, model: Any, names: Any, losses: Any) -> None:

@@ -16,16 +16,17 @@ from torch import Tensor, nn
 from corollary import GPT, Run, Training, data
 from corollary.language.decoder import filtered
 from corollary.language.tokens import CharacterTokenizer
-from results.tables import at_least, at_most, page
+from results.tables import at_least, at_most, page, spread
 
 HELD = ("hamlet", "tempest", "twelfth_night")
 HELD_CHARACTERS = 20_000
-CONTEXT, SECONDS, RATE = 64, 75.0, 3e-3
+CONTEXT, SECONDS, RATE, SEEDS = 64, 40.0, 3e-3, (0, 1, 2)
 TEXT = """{train} works of Shakespeare to train on, every tenth of those there are ({characters:,} characters, {kinds} kinds of
 them), one character a token. *Bits* are the mean of -log2 p per character over the first {held:,} characters of each of three
 works held out ({names}), in windows of {context}. Both nets see windows of {context} characters in batches of 16 and train by
 AdamW at a rate of {rate} with an exponential average of the weights (0.99), for {seconds:.0f} seconds of one core's own time
-(other processes do not count; what lies between two epochs is interpolated). Seed 0. A uniform guess costs {uniform:.2f} bits,
+(other processes do not count; what lies between two epochs is interpolated): mean ± standard deviation
+over {seeds} seeds. A uniform guess costs {uniform:.2f} bits,
 the frequencies of the characters {unigram:.2f}, those after the character before {bigram:.2f}."""
 PLAN = Training(
     99, learning_rate=RATE, batch_size=16, warmup=100, average=0.99, weight_decay=0.01, clip_norm=1.0
@@ -118,32 +119,36 @@ def run(out: Path) -> dict[str, Any]:
     train, held = works()
     known = set("".join(train))
     held = ["".join(c for c in text if c in known) for text in held]
-    models = {
-        "GPT, 3 layers of 96": GPT(3, width=96, max_length=CONTEXT, training=PLAN, random_state=0),
-        "LSTM, 2 layers of 155": LSTM(2, width=155, max_length=CONTEXT, training=PLAN, random_state=0),
-    }
-    curves = {name: curve(model, train, held) for name, model in models.items()}
-    final = {name: float(np.interp(SECONDS, *points.T)) for name, points in curves.items()}
+    curves: dict[str, list[np.ndarray]] = {}
+    for seed in SEEDS:
+        models = {
+            "GPT, 3 layers of 96": GPT(3, width=96, max_length=CONTEXT, training=PLAN, random_state=seed),
+            "LSTM, 2 layers of 155": LSTM(2, width=155, max_length=CONTEXT, training=PLAN, random_state=seed),
+        }
+        for name, model in models.items():
+            curves.setdefault(name, []).append(curve(model, train, held))
+    final = {name: [float(np.interp(SECONDS, *points.T)) for points in runs] for name, runs in curves.items()}
     sizes = {name: sum(p.numel() for p in m.module_.parameters()) for name, m in models.items()}
     kinds = next(iter(models.values())).n_tokens_
     unigram, bigram = frequencies(train, held)
     draw(curves, bigram, out / "shakespeare.png")
     text = TEXT.format(
         train=len(train), characters=sum(map(len, train)), kinds=kinds - 1, held=HELD_CHARACTERS,
-        names=", ".join(HELD), max_length=CONTEXT, rate=RATE, seconds=SECONDS,
+        names=", ".join(HELD), context=CONTEXT, seeds=len(SEEDS), rate=RATE, seconds=SECONDS,
         uniform=math.log2(kinds), unigram=unigram, bigram=bigram,
     )  # fmt: skip
-    passes = {name: SECONDS / points[-1, 0] * models[name].n_iter_ for name, points in curves.items()}
-    rows = [(name, f"{sizes[name]:,}", f"{passes[name]:.1f}", f"{final[name]:.3f}") for name in models]
+    passes = {name: SECONDS / runs[-1][-1, 0] * models[name].n_iter_ for name, runs in curves.items()}
+    rows = [(name, f"{sizes[name]:,}", f"{passes[name]:.1f}", spread(final[name])) for name in models]
+    rows.append(("frequencies after one character", f"{kinds**2:,}", "1.0", f"{bigram:.3f}"))
     headings = ("model", "weights", "passes over the texts", f"bits after {SECONDS:.0f} s")
     page(out / "shakespeare.md", "Shakespeare by characters", text, headings, rows)
     _append(out / "shakespeare.md", models)
-    for name, value in final.items():
-        at_most(value, bigram - 0.3, f"bits per character of {name}")
+    for name, values in final.items():
+        at_most(max(values), bigram - 0.3, f"bits per character of {name}")
     gpt, lstm = sizes.values()
     at_most(abs(gpt / lstm - 1), 0.02, "the difference in size")
-    at_least(min(points[-1, 0] for points in curves.values()), SECONDS, "the time spent")
-    return {name: round(value, 3) for name, value in final.items()}
+    at_least(min(points[-1, 0] for runs in curves.values() for points in runs), SECONDS, "the time spent")
+    return {name: spread(values) for name, values in final.items()}
 
 
 def _append(path: Path, models: dict[str, GPT]) -> None:
@@ -155,11 +160,12 @@ def _append(path: Path, models: dict[str, GPT]) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def draw(curves: dict[str, np.ndarray], bigram: float, path: Path) -> None:
+def draw(curves: dict[str, list[np.ndarray]], bigram: float, path: Path) -> None:
     """Draw held-out bits against seconds of training."""
     figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-    for name, points in curves.items():
-        axis.plot(*points.T, "o-", label=name)
+    for colour, (name, runs) in zip(("tab:blue", "tab:orange"), curves.items()):
+        for points in runs:
+            axis.plot(*points.T, "o-", color=colour, label=name if points is runs[0] else None)
     axis.axhline(bigram, color="grey", linestyle=":", label="frequencies after one character")
     axis.set(xlabel="seconds of training, one core", ylabel="bits per held-out character")
     axis.legend()

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 def page(path: Path, title: str, text: str, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a Markdown page with one table and, if there is one of the same name, its picture."""
@@ -30,6 +32,11 @@ def board_page(out: Path, name: str, title: str, text: str, board: Any) -> None:
         rows.append((mark, f"`{row['name']}`", row["system"], group, score, deviation, row["seconds"]))
     headings = ("", "model", "id", "", board.metric, "deviation of the splits", "seconds")
     page(out / f"{name}.md", title, text, headings, rows)
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """Return "mean ± standard deviation" of the runs with several seeds."""
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
 
 
 def at_most(value: float, floor: float, what: str) -> None:
