@@ -71,6 +71,13 @@ def test_projection_and_normal_equations():
 # --- lasso -----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["plain sweeps first", "working set"])
+def way(request, monkeypatch):
+    """Both ways to solve a small table."""
+    if request.param == "working set":
+        monkeypatch.setattr("corollary.linear.lasso.SMALL", 0)
+
+
 def wide(n=200, d=1500, seed=0):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
@@ -83,6 +90,7 @@ def objective(A, y, w, level):
     return 0.5 * np.mean((y - A @ w) ** 2) + level * np.abs(w).sum()
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("level", [0.5, 0.05])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_lasso_agrees_with_scikit_learn(level, fit_intercept):
@@ -94,6 +102,7 @@ def test_lasso_agrees_with_scikit_learn(level, fit_intercept):
     assert 0 <= ours.dual_gap_ <= 1e-8 * np.mean((y - fit_intercept * y.mean()) ** 2)
 
 
+@pytest.mark.usefixtures("way")
 def test_lasso_is_optimal_and_its_gap_bounds_the_excess():
     A, y = wide()
     exact = Lasso(0.1, fit_intercept=False, tol=1e-10).fit(A, y).coef_
@@ -117,6 +126,7 @@ def test_screening_never_drops_a_weight():
     assert np.isin(np.flatnonzero(exact), solver.kept.numpy()).all()
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("offset", [0.0, 3.0, 1e3, 1e6])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -136,6 +146,7 @@ def test_lasso_in_any_layout_far_from_zero_and_weighted_reaches_the_optimum(orde
     assert np.abs(g[~used]).max(initial=0) <= 0.3 + 2e-4
 
 
+@pytest.mark.usefixtures("way")
 def test_lasso_keeps_single_precision_data_single_and_is_right():
     A, y = wide(300, 80)
     single = Lasso(0.3).fit(A.astype(np.float32) + 2, y.astype(np.float32))
@@ -156,6 +167,7 @@ def test_lasso_path_agrees_with_scikit_learn():
         assert ours <= objective(A, y, theirs[:, i], level) + 1e-6 * np.mean(y**2)
 
 
+@pytest.mark.usefixtures("way")
 def test_lasso_special_cases():
     A, y = wide(100, 50)
     zero = Lasso(1e6).fit(A, y)
@@ -230,9 +242,10 @@ def test_save_and_load(model, tmp_path):
 
 
 @pytest.mark.parametrize("model", [Ridge(radius=500.0), Lasso(0.05, tol=1e-9), SoftmaxRegression(tol=1e-9)])
-def test_a_resumed_fit_equals_an_uninterrupted_one(model, tmp_path):
+def test_a_resumed_fit_equals_an_uninterrupted_one(model, tmp_path, monkeypatch):
     from sklearn.base import clone
 
+    monkeypatch.setattr("corollary.linear.lasso.SMALL", 0)
     A, y = wide(100, 400) if isinstance(model, Lasso) else (X, (Y // 100).astype(int))
     whole = clone(model).fit(A, y)
     assert whole.n_iter_ > 2

@@ -26,6 +26,7 @@ sums to zero :math:`(X - 1 m^\top)^\top r = X^\top r` (6), so only the features 
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ import torch
 from numba import njit
 from scipy import sparse
 from sklearn import linear_model
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from corollary import errors
@@ -45,6 +47,8 @@ from corollary.shapes import Array, Dtype, Either, Index, Maybe, Number
 
 __all__ = ["Lasso", "lasso_path"]
 
+SMALL = 2**21  # entries of a table on which plain sweeps are tried first: a working set would not pay
+FEW = 60  # of those sweeps
 SINGLE = 1e-5  # tolerance from which float32 data may stay float32
 OFFSET = {4: 10.0, 8: 1e4}  # means over spreads from which on a centred copy is made, by bytes of a number
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
@@ -395,7 +399,8 @@ class Lasso(Regressor, Estimator):
     Notes
     -----
     Minimises (1). A round costs O(n d) to look at every feature that is left, and O(a²) a sweep for a
-    features in the working set. Sparse data go to scikit-learn's solver, which never makes them dense.
+    features in the working set. Sparse data go to scikit-learn's solver, which never makes them dense; so do tables of up to
+    two million entries, if a few sweeps of it are enough.
 
     References
     ----------
@@ -438,7 +443,9 @@ class Lasso(Regressor, Estimator):
         X, y, weight = data.X, data.y, data.sample_weight
         self._dtype = str(X.dtype)
         if sparse.issparse(X):
-            return Once(lambda: self._sparse(X, y, weight))
+            return Once(lambda: self._plain(X, y, weight, 100 * self.max_iter))
+        if X.size <= SMALL and (found := self._plain(X, y, weight, FEW))["sweeps"] < FEW:
+            return Once(lambda: found)
         X, y = X if self.tol >= SINGLE else _float64(X), y.astype(np.float64)
         w = None if weight is None else weight * (len(y) / weight.sum())
         root = None if w is None else np.sqrt(w)
@@ -453,14 +460,19 @@ class Lasso(Regressor, Estimator):
         learner.means = x_mean, y_mean
         return learner
 
-    def _sparse(self, X: Any, y: np.ndarray, weight: Any) -> State:
-        short = (
-            part.astype(np.int32) for part in (X.indices, X.indptr)
-        )  # all that scikit-learn's solver takes
-        X = type(X)((X.data, *short), shape=X.shape)
-        settings = {"fit_intercept": self.fit_intercept, "max_iter": 100 * self.max_iter, "tol": self.tol}
-        model = linear_model.Lasso(self.alpha, **settings).fit(X, y, weight)
-        return {"w": model.coef_, "intercept": float(model.intercept_), "gap": float(model.dual_gap_)}
+    def _plain(self, X: Any, y: np.ndarray, weight: Any, max_iter: int) -> State:
+        """Descend as scikit-learn does: its sweeps never make data dense and need no preparation."""
+        if sparse.issparse(X):  # it takes 32-bit indices only
+            X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+        model = linear_model.Lasso(
+            self.alpha, fit_intercept=self.fit_intercept, max_iter=max_iter, tol=self.tol
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap tells
+            model.fit(X, y, weight)
+        names = ("coef_", "intercept_", "dual_gap_", "n_iter_")
+        w, intercept, gap, sweeps = (getattr(model, name) for name in names)
+        return {"w": w, "intercept": float(intercept), "gap": float(gap), "sweeps": int(sweeps)}
 
     def _adopt(self, learner: Any) -> None:
         dtype = np.dtype(self._dtype)

@@ -162,7 +162,11 @@ class _BaseMLP(GradientTrained):
     def _module(self) -> MLP:
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)
         options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
-        return MLP(widths, self.activation, **options).to(getattr(torch, self.dtype_))
+        module = MLP(widths, self.activation, **options)
+        for layer in module.modules():
+            if isinstance(layer, nn.Linear) and layer.weight.is_leaf:  # not one that is normalised
+                nn.init.xavier_uniform_(layer.weight)  # as scikit-learn's: wider than torch's, off the ground sooner
+        return module.to(getattr(torch, self.dtype_))
 
     def _measure(self, data: Data) -> None:
         sizes = np.atleast_1d(self.hidden_layer_sizes)
