@@ -77,7 +77,9 @@ def page() -> str:
 def main(arguments: list[str]) -> int:
     """Measure the named families, or all; return 1 if one misses its aim."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="families to measure, in this order, by the beginning of their names")
+    parser.add_argument(
+        "names", nargs="*", help="families to measure, in this order, by the beginning of their names"
+    )
     parser.add_argument("--seed", type=int, default=0, help="which workloads are drawn")
     given = parser.parse_args(arguments)
     for path in sorted(Path(__file__).parent.glob("bench_*.py")):

@@ -165,7 +165,9 @@ class _BaseMLP(GradientTrained):
         module = MLP(widths, self.activation, **options)
         for layer in module.modules():
             if isinstance(layer, nn.Linear) and layer.weight.is_leaf:  # not one that is normalised
-                nn.init.xavier_uniform_(layer.weight)  # as scikit-learn's: wider than torch's, off the ground sooner
+                nn.init.xavier_uniform_(
+                    layer.weight
+                )  # as scikit-learn's: wider than torch's, off the ground sooner
         return module.to(getattr(torch, self.dtype_))
 
     def _measure(self, data: Data) -> None:
