@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.causes import cause_pages
+
 from corollary import catalog
 from corollary.formulas import TOPICS, Erratum, Formula, Outcome, all_formulas
 
@@ -30,6 +32,7 @@ def pages() -> dict[str, str]:
     formulas = all_formulas()
     found = {"formulary.md": formulary(formulas), "errata.md": errata(formulas), "systems/index.md": index()}
     found["results/index.md"] = results()
+    found.update(cause_pages(formulas))
     for entry in catalog.entries():
         found[f"systems/{entry.id}.md"] = system(entry, formulas)
     return found

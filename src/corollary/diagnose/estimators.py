@@ -52,7 +52,7 @@ def subject_of(
 
 def _samples(model: Any, data: Any) -> tuple[Samples, Any]:
     """Return samples as the estimator's module sees them, with its criterion."""
-    from corollary.diagnose.examine import read
+    from corollary.diagnose.reading import read
 
     if not hasattr(model, "_batches") or not hasattr(model, "_further"):
         return read(data), None

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose import architecture, data, descent, graph, labels, objective, outcome, start
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.ranking import ranked
+from corollary.diagnose.reading import prepared
 from corollary.diagnose.report import Finding, Report
-from corollary.diagnose.subject import OWNER, Samples, Settings, Subject, unwrapped
+from corollary.diagnose.subject import OWNER, Settings, Subject
 
 __all__ = ["diagnose"]
-
-MOST = 20000  # rows read from a loader
 
 
 def diagnose(
@@ -34,6 +33,7 @@ def diagnose(
     initial: Mapping[str, Any] | None = None,
     step: Any = None,
     time_limit: float = 30,
+    prove: bool = False,
 ) -> Report:
     """Find out what is wrong with a training, and what to change.
 
@@ -60,6 +60,9 @@ def diagnose(
         ``step(model, batch)``, the user's own update, for faults of the loop itself.
     time_limit : float, default=30
         Seconds after which no further measurement is begun.
+    prove : bool, default=False
+        Whether to train the model for some seconds as it is and with the repair of the first alarm, and show the gain
+        as ``report.proof``.
 
     Returns
     -------
@@ -76,16 +79,9 @@ def diagnose(
     """
     begin = time.perf_counter()
     settings = Settings.of(optimizer, batch_size)
-    module = unwrapped(model)
-    if not isinstance(module, nn.Module):
-        from corollary.diagnose.estimators import subject_of
-
-        subject = subject_of(module, data, validation, loss, settings, history, initial, step)
-    else:
-        train, valid = read(data), None if validation is None else read(validation)
-        subject = Subject(
-            module, train, valid, loss=loss, settings=settings, history=history, initial=initial, step=step
-        )  # fmt: skip
+    subject = prepared(
+        model, data, validation, loss=loss, settings=settings, history=history, initial=initial, step=step
+    )
     threads = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
     try:
         exam = Exam(subject, time_limit - (time.perf_counter() - begin))
@@ -94,6 +90,11 @@ def diagnose(
         torch.set_rng_state(threads[0])
         np.random.set_state(threads[1])  # noqa: NPY002
     report = Report(ranked(exam), measurements(exam), time.perf_counter() - begin, subject=exam)
+    if prove and report.alarms:
+        from corollary.diagnose.proof import proved
+
+        report.proof = proved(exam, report.alarms[0].repair)
+        report.seconds = time.perf_counter() - begin
     return report
 
 
@@ -116,65 +117,6 @@ def forward_said(subject: Subject) -> str:
     return errors.wording(
         OWNER, "the module must take its inputs", f"{got}: {subject.error}", "Only the data were measured."
     )
-
-
-def read(data: Any) -> Samples:
-    """Return samples of (X, y), of X, of a loader or of a data set."""
-    if isinstance(data, Samples):
-        return data
-    if hasattr(data, "X") and hasattr(data, "y") and not isinstance(data, (tuple, list, Tensor)):
-        return Samples.of(data.X, data.y)
-    if isinstance(data, (tuple, list)) and len(data) == 2:
-        return checked(Samples.of(*data))
-    if isinstance(data, (tuple, list)) and len(data) == 1:
-        return checked(Samples.of(data[0]))
-    if isinstance(data, (Tensor, np.ndarray, Mapping)) or hasattr(data, "to_numpy"):
-        return checked(Samples.of(data))
-    if isinstance(data, torch.utils.data.Dataset) and hasattr(data, "__len__"):
-        data = torch.utils.data.DataLoader(data, batch_size=256)
-    if hasattr(data, "__iter__"):
-        return joined(data)
-    raise errors.kind(OWNER, "data must be (X, y), X, a loader or a data set", type(data).__name__)
-
-
-def joined(loader: Any) -> Samples:
-    """Return the batches of a loader as one."""
-    parts, rows = [], 0
-    for batch in loader:
-        part = read(batch) if not isinstance(batch, Samples) else batch
-        parts.append(part)
-        rows += part.n
-        if rows >= MOST:
-            break
-    if not parts:
-        raise errors.value(
-            OWNER,
-            "data must have rows",
-            "an iterator that is at its end",
-            "Pass the loader, not its iterator.",
-        )
-    first = parts[0]
-    cat = lambda values: torch.cat(values) if isinstance(values[0], Tensor) and values[0].ndim else values[0]  # noqa: E731
-    args = [cat([p.args[i] for p in parts]) for i in range(len(first.args))]
-    kwargs = {k: cat([p.kwargs[k] for p in parts]) for k in first.kwargs}
-    return Samples(args, kwargs, None if first.y is None else cat([p.y for p in parts]), rows)
-
-
-def checked(samples: Samples) -> Samples:
-    """Return samples whose inputs and targets have as many rows, or say so."""
-    x, y = samples.x, samples.y
-    if not samples.n:
-        raise errors.value(OWNER, "data must have rows", "none")
-    if isinstance(x, Tensor) and isinstance(y, Tensor) and y.ndim and x.ndim:
-        sizes = [
-            len(t) for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor) and t.ndim
-        ]
-        if len(y) not in sizes:
-            got = f"X {tuple(x.shape)} and y {tuple(y.shape)}"
-            raise errors.value(
-                OWNER, "X and y must have as many rows", got, "Pass (X, y); several inputs go into a tuple X."
-            )
-    return samples
 
 
 def measurements(exam: Exam) -> dict[str, Any]:

@@ -106,10 +106,17 @@ def _short(report: Any, finding: Any) -> str:
 def _why(finding: Any) -> str:
     text = f"Measured: {finding.value:.4g}. " if math.isfinite(finding.value) else ""
     said = f"{text}It fires {finding.threshold}." if finding.threshold else text
-    link = (
-        f" Formula: <code>corollary formula {html.escape(finding.formula)}</code>." if finding.formula else ""
-    )
-    return f"<p class=why>{html.escape(said)}{link}</p>"
+    return f"<p class=why>{html.escape(said)}{_formula(finding.formula)}</p>"
+
+
+def _formula(id: str) -> str:
+    """Return the formula in words, and where it is checked and shown."""
+    if not id:
+        return ""
+    from corollary.formulas import find
+
+    said = find(id)[0].statement
+    return f" Why: {html.escape(said)} (<code>corollary formula {html.escape(id)}</code>)"
 
 
 def _place(finding: Any) -> str:

@@ -149,6 +149,7 @@ class Lab:
         anneal: bool = False,
         criterion: Any = None,
         dropout: float | None = None,
+        clip_norm: float | None = None,
     ) -> Result:
         """Train a net and say how it went; the result is kept under its name."""
         subject = self.subject
@@ -189,6 +190,8 @@ class Lab:
                 if not loss.requires_grad:
                     break
                 loss.backward()
+                if clip_norm is not None:
+                    nn.utils.clip_grad_norm_(params, clip_norm)
                 made.step()
                 losses.append(float(loss.detach()))
                 done += 1

@@ -12,6 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from corollary.diagnose.baselines import dense
+from corollary.diagnose.calibration import expected_error, temperature
 from corollary.diagnose.descent import Trials, level
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.graph import _fine
@@ -19,8 +20,6 @@ from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.subject import main_output, quiet
 
 __all__ = ["CHECKS"]
-
-BINS = 10
 
 
 def capacity(exam: Exam) -> None:
@@ -99,20 +98,6 @@ def overfit(exam: Exam) -> None:
 # --- confidence ------------------------------------------------------------------------------------------
 
 
-def calibration_error(confidence: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return the expected calibration error, and what sampling alone would give."""
-    edges = np.quantile(confidence, np.linspace(0, 1, BINS + 1))
-    which = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, BINS - 1)
-    total, noise = 0.0, 0.0
-    for b in range(BINS):
-        mask = which == b
-        if mask.any():
-            c = confidence[mask].mean()
-            total += mask.mean() * abs(c - right[mask].mean())
-            noise += mask.mean() * math.sqrt(max(c * (1 - c), 1e-4) / mask.sum()) * 0.8
-    return float(total), float(noise)
-
-
 def miscalibrated(exam: Exam) -> None:
     """Probabilities that are no frequencies."""
     s = exam.subject
@@ -131,7 +116,7 @@ def miscalibrated(exam: Exam) -> None:
     keep = samples.counted
     z, y = (z[keep], samples.y[keep]) if samples.whole else (z, samples.y)
     said, true, confidence = labels_of(z, y, s.task)
-    error, noise = calibration_error(confidence, said == true)
+    error, noise, *_ = expected_error(confidence, said == true)
     right = float((said == true).mean())
     over = float(confidence.mean()) - right
     exam.facts["calibration error"], exam.facts["overconfidence"] = error, over
@@ -139,7 +124,7 @@ def miscalibrated(exam: Exam) -> None:
     keep = s.train.counted
     zt, yt = (zt[keep], yt[keep]) if s.train.whole else (zt, yt)
     a, b, c = labels_of(zt, yt, s.task)
-    inside, inside_noise = calibration_error(c, a == b)
+    inside, inside_noise, *_ = expected_error(c, a == b)
     exam.facts["calibration error on training rows"] = inside
     limit = 0.08 + 1.2 * noise
     if error > limit and abs(over) > 0.06:
@@ -150,24 +135,6 @@ def miscalibrated(exam: Exam) -> None:
         )
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
-
-
-def temperature(z: Tensor, y: Tensor, task: str) -> float:
-    """Return the divisor of the logits that makes them most likely."""
-    import torch.nn.functional as F
-
-    z, y = z.detach().float().cpu(), y.detach().cpu()
-    best, chosen = float("inf"), 1.0
-    for t in np.geomspace(0.1, 20, 40):
-        if task == "classes" and z.ndim == 2 and not y.is_floating_point():
-            loss = float(F.cross_entropy(z / t, y.long(), ignore_index=-100))
-        elif task == "binary":
-            loss = float(F.binary_cross_entropy_with_logits(z.reshape(-1) / t, y.reshape(-1).float()))
-        else:
-            return 1.0
-        if loss < best:
-            best, chosen = loss, float(t)
-    return chosen
 
 
 # --- small changes ---------------------------------------------------------------------------------------

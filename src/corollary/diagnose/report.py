@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from corollary.diagnose.pasting import pasted
 from corollary.diagnose.rules import RULES
 
 __all__ = ["ALARMS", "Finding", "Report"]
@@ -52,8 +53,18 @@ class Finding:
 
     @property
     def code(self) -> str:
-        """The repair, to be pasted."""
-        return RULES[self.cause].code if self.cause in RULES else ""
+        """The repair, to be pasted, with what was measured."""
+        return pasted(self.cause, self.repair)
+
+    @property
+    def link(self) -> str:
+        """The formula's place in the formulary, below the documentation."""
+        return f"docs/formulary.md#{self.formula}" if self.formula else ""
+
+    @property
+    def page(self) -> str:
+        """The page about the cause, below the documentation."""
+        return f"docs/diagnose/{self.cause}.md" if self.cause in RULES else ""
 
     @property
     def threshold(self) -> str:
@@ -63,8 +74,8 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         names = (
-            "cause", "severity", "family", "value", "where", "said", "formula", "advice", "code", "threshold",
-            "explains", "evidence", "repair",
+            "cause", "severity", "family", "value", "where", "said", "formula", "link", "page", "advice",
+            "code", "threshold", "explains", "evidence", "repair",
         )  # fmt: skip
         return {name: plain(getattr(self, name)) for name in names}
 
@@ -72,8 +83,10 @@ class Finding:
         place = f" [{self.where}]" if self.where else ""
         lines = [f"{MARKS[self.severity]} {self.cause}{place}: {self.said}"]
         if self.alarm:
-            lines.append(f"    do: {self.advice}" + (f"  `{self.code}`" if self.code else ""))
-            lines.append(f"    formula: {self.formula}")
+            lines.append(f"    fires: {self.threshold}")
+            lines.append(f"    do: {self.advice}")
+            lines += [f"        {line}" for line in self.code.splitlines()]
+            lines.append(f"    formula: {self.formula} ({self.link}); see {self.page}")
         if self.explains:
             lines.append(f"    explains: {', '.join(self.explains)}")
         return "\n".join(lines)

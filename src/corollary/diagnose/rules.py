@@ -18,6 +18,7 @@ class Rule(NamedTuple):
     """One cause of the vocabulary."""
 
     family: str
+    looks: str  # what one sees
     measured: str  # the number that decides
     fires: str  # when, and why there
     advice: str
@@ -30,6 +31,7 @@ RULES: dict[str, Rule] = {
     # --- data --------------------------------------------------------------------------------------------
     "not-finite-data": Rule(
         "data",
+        "The loss is NaN from the first step, or some batches are skipped.",
         "share of entries that are NaN or infinite",
         "at one: a single NaN makes every weight NaN after one step",
         "Impute or drop what is missing before training.",
@@ -39,6 +41,7 @@ RULES: dict[str, Rule] = {
     ),
     "overflow": Rule(
         "data",
+        "The loss or some outputs become NaN or infinite although the data are fine.",
         "share of finite rows whose output, loss or gradient is not finite",
         "at one row, with finite weights: then the arithmetic overflows, not the descent",
         "Keep exponents and squares in range: scale the inputs, use logits with a loss that takes them, or float32.",
@@ -48,6 +51,7 @@ RULES: dict[str, Rule] = {
     ),
     "unscaled-inputs": Rule(
         "data",
+        "The loss jumps about or hardly falls; a small change of the rate changes everything.",
         "typical size of the values that enter the first weights, per feature",
         "far from 1 or far apart: the condition number of the first layer grows with the square of their ratio",
         "Standardise the inputs with the mean and deviation of the training data.",
@@ -57,6 +61,7 @@ RULES: dict[str, Rule] = {
     ),
     "unscaled-targets": Rule(
         "data",
+        "The loss is huge and falls slowly; predictions stay near zero or near the mean.",
         "typical size of the targets",
         "far from the outputs' size at the start (about 1): the way there takes most of the steps",
         "Standardise the targets, and undo it for predictions.",
@@ -66,6 +71,7 @@ RULES: dict[str, Rule] = {
     ),
     "constant-features": Rule(
         "data",
+        "Training works, but worse than expected, as if columns were missing.",
         "number of columns that never change",
         "at one in dense data: such a column carries nothing and hides a broken source",
         "Drop the columns, or repair where they come from.",
@@ -75,6 +81,7 @@ RULES: dict[str, Rule] = {
     ),
     "duplicate-features": Rule(
         "data",
+        "Training works; weights of some columns are large, opposite and unstable from run to run.",
         "number of columns that repeat another one",
         "at one, up to scale and sign: the normal equations become singular",
         "Keep one of each group.",
@@ -84,6 +91,7 @@ RULES: dict[str, Rule] = {
     ),
     "train-test-overlap": Rule(
         "data",
+        "Validation is as good as training, and better than on new data.",
         "share of validation rows that are training rows",
         "above the share of rows that repeat inside the training data, which is what chance would give",
         "Split again, by groups if rows belong together; remove repeated rows first.",
@@ -93,6 +101,7 @@ RULES: dict[str, Rule] = {
     ),
     "distribution-shift": Rule(
         "data",
+        "Training is good and validation far worse, from the first epoch on.",
         "how well training and validation inputs can be told apart (AUC), or their features' largest KS distance",
         "where a classifier tells them apart better than chance by far: the risk is then that of other data",
         "Validate on data like those of use; reweight, augment or collect training data that cover them.",
@@ -102,6 +111,7 @@ RULES: dict[str, Rule] = {
     ),
     "target-leak": Rule(
         "data",
+        "The score is too good to be true, and falls in use.",
         "score of one column alone on held-out rows, against the score of all others",
         "where one column says nearly all and the others little",
         "Remove the column: it will not be known when predictions are made.",
@@ -111,6 +121,7 @@ RULES: dict[str, Rule] = {
     ),
     "misaligned-labels": Rule(
         "data",
+        "The loss stays near that of guessing, or training is learned by heart and validation is at chance.",
         "score of a simple model with targets as given, and with targets moved",
         "where moved targets, or those of validation, can be learned and the given ones cannot",
         "Join rows and labels by key, not by position; check what was shuffled or sorted.",
@@ -120,6 +131,7 @@ RULES: dict[str, Rule] = {
     ),
     "no-signal": Rule(
         "data",
+        "Validation stays at chance whatever is tried, while training may be learned by heart.",
         "held-out score of trees, neighbours, a line and the model, above chance",
         "where none is above chance by more than its standard error",
         "No model can learn this: look for other features, or for what broke the relation.",
@@ -129,6 +141,7 @@ RULES: dict[str, Rule] = {
     ),
     "label-noise": Rule(
         "data",
+        "Training accuracy stalls below validation, or validation worsens as wrong labels are learned.",
         "share of labels that confident held-out predictions contradict",
         "where errors stay among the most confident rows; classes that merely overlap err near the border only",
         "Review the rows named in the evidence; until then use label smoothing or a robust loss.",
@@ -138,6 +151,7 @@ RULES: dict[str, Rule] = {
     ),
     "class-imbalance": Rule(
         "data",
+        "Accuracy is high, but rare classes are never predicted.",
         "recall of the rarest classes",
         "where rare classes are missed although a weighted simple model finds them",
         "Weight the loss by class, or sample classes evenly.",
@@ -148,6 +162,7 @@ RULES: dict[str, Rule] = {
     # --- objective ---------------------------------------------------------------------------------------
     "double-softmax": Rule(
         "objective",
+        "The loss stops at a value that looks like a floor; predictions are never confident.",
         "sum of the outputs per row, for a loss that takes logits",
         "at one: the loss applies a second softmax, whose gradient nearly vanishes",
         "Return logits, and apply softmax only to predict.",
@@ -157,6 +172,7 @@ RULES: dict[str, Rule] = {
     ),
     "wrong-loss": Rule(
         "objective",
+        "The loss falls but the answers do not get better, or all answers are the mean.",
         "loss of a perfect output, of a wrong one, and how loss and target fit",
         "where a perfect output is not the best one, or classes are treated as numbers",
         "Use the loss that belongs to the target.",
@@ -166,6 +182,7 @@ RULES: dict[str, Rule] = {
     ),
     "output-range": Rule(
         "objective",
+        "Predictions pile up at one value, such as 0 or 1, and some targets are never reached.",
         "share of targets that no weights of the last layer can reach",
         "above a per cent: the last activation cuts them off",
         "Remove the last activation, or scale the targets into its range.",
@@ -175,6 +192,7 @@ RULES: dict[str, Rule] = {
     ),
     "stochastic-evaluation": Rule(
         "objective",
+        "The same rows get other predictions on every call, or with other rows beside them.",
         "change of the output from one call to the next, on the same rows",
         "above rounding: predictions are random, or depend on what else is in the batch",
         "Call model.eval() before predicting; give functional dropout training=self.training.",
@@ -185,6 +203,7 @@ RULES: dict[str, Rule] = {
     # --- graph and loop ----------------------------------------------------------------------------------
     "detached-parameters": Rule(
         "graph",
+        "The loss falls a little and stops; some layers stay exactly as they were drawn.",
         "parameters that change the output but get no gradient",
         "at one: they stay at their start for ever",
         "Remove detach(), no_grad(), .data, rounding or NumPy from the forward pass; keep layers in a ModuleList.",
@@ -194,6 +213,7 @@ RULES: dict[str, Rule] = {
     ),
     "frozen-parameters": Rule(
         "graph",
+        "The loss falls a little and stops; the optimiser does not move some layers.",
         "share of parameters that are not trained and still random",
         "where random layers are held fixed; a trained body that is held fixed is meant so",
         "Set requires_grad, and hand all parameters to the optimiser.",
@@ -203,6 +223,7 @@ RULES: dict[str, Rule] = {
     ),
     "gradients-not-cleared": Rule(
         "graph",
+        "The loss swings ever more, or grows, whatever the rate.",
         "share of an old gradient that is left after the next step",
         "above zero in every step: updates then follow the sum of all gradients so far",
         "Clear the gradients before each backward pass.",
@@ -213,6 +234,7 @@ RULES: dict[str, Rule] = {
     # --- start -------------------------------------------------------------------------------------------
     "symmetric-initialisation": Rule(
         "start",
+        "The loss stays near that of guessing; a wide layer acts like one unit.",
         "share of units of a layer that equal another one",
         "where most do: equal units get equal gradients and stay equal",
         "Draw the initial weights at random.",
@@ -222,6 +244,7 @@ RULES: dict[str, Rule] = {
     ),
     "saturated-units": Rule(
         "start",
+        "The loss falls very slowly from the start; gradients of early layers are tiny.",
         "share of sigmoid or tanh activations at their ends",
         "above a half: their slope, and with it the gradient, is near zero",
         "Start with smaller weights (Xavier), standardise the inputs, or normalise between layers.",
@@ -231,6 +254,7 @@ RULES: dict[str, Rule] = {
     ),
     "dead-units": Rule(
         "start",
+        "The loss stops early; many activations are zero for every row.",
         "share of rectified units that are zero on all rows",
         "where a layer has lost most of its units: they get no gradient any more",
         "Start biases at zero, lower the learning rate, or use a leaky rectifier.",
@@ -240,6 +264,7 @@ RULES: dict[str, Rule] = {
     ),
     "exploding-gradient": Rule(
         "start",
+        "The loss jumps to large values or NaN within the first steps, in deep or recurrent nets.",
         "growth of the gradient from the last layer (or step) to the first",
         "above a thousandfold: one step size cannot fit both ends",
         "Use Kaiming's start, normalisation or residual connections; clip the gradient.",
@@ -249,6 +274,7 @@ RULES: dict[str, Rule] = {
     ),
     "vanishing-gradient": Rule(
         "start",
+        "The loss stays near that of guessing for many epochs, in deep or recurrent nets.",
         "decay of the gradient from the last layer (or step) to the first",
         "below a thousandth: the first layers do not learn",
         "Use rectifiers, Kaiming's start, normalisation or residual connections; gated cells for sequences.",
@@ -259,6 +285,7 @@ RULES: dict[str, Rule] = {
     # --- architecture ------------------------------------------------------------------------------------
     "oversmoothing": Rule(
         "architecture",
+        "A deeper graph net is worse than a shallow one; all nodes get nearly the same answer.",
         "variation of the nodes' states in the last layer, relative to their size",
         "where nodes have become alike and fewer layers would do better",
         "Use fewer propagation layers, residual connections or jumping knowledge.",
@@ -268,6 +295,7 @@ RULES: dict[str, Rule] = {
     ),
     "receptive-field-too-small": Rule(
         "architecture",
+        "The loss stops well above what other models reach, though training is stable.",
         "score with inputs inside the receptive field, against all inputs",
         "where what decides lies outside",
         "Use more layers, larger kernels, dilation or stride.",
@@ -277,6 +305,7 @@ RULES: dict[str, Rule] = {
     ),
     "bottleneck": Rule(
         "architecture",
+        "The loss stops well above what other models reach; one layer is very narrow.",
         "width of the narrowest layer, and what is lost in it",
         "where a layer is far narrower than its neighbours and the answer is lost in it",
         "Widen the layer.",
@@ -286,6 +315,7 @@ RULES: dict[str, Rule] = {
     ),
     "batch-too-small": Rule(
         "architecture",
+        "The loss is noisy and stops above what larger batches reach; eval() is far worse than train().",
         "noise of a batch's gradient or statistics, relative to their size",
         "where a larger batch helps more than a smaller rate",
         "Use larger batches, or accumulate gradients; use group or layer normalisation for tiny ones.",
@@ -296,6 +326,7 @@ RULES: dict[str, Rule] = {
     # --- descent -----------------------------------------------------------------------------------------
     "learning-rate-too-large": Rule(
         "descent",
+        "The loss jumps about, grows, or hovers far above what is possible.",
         "loss after some steps with a tenth of the rate, against the same with the rate as it is",
         "where less rate gives far less loss, or the loss has grown: the step exceeds 2/L",
         "Divide the learning rate by ten, or warm it up.",
@@ -305,6 +336,7 @@ RULES: dict[str, Rule] = {
     ),
     "learning-rate-too-small": Rule(
         "descent",
+        "The loss falls steadily but very slowly, and is far from done when training ends.",
         "loss after some steps with a larger rate, against the same with the rate as it is",
         "where the weights have hardly moved and a larger rate gives far less loss",
         "Multiply the learning rate by ten until the loss falls fast.",
@@ -314,6 +346,7 @@ RULES: dict[str, Rule] = {
     ),
     "weight-decay-too-large": Rule(
         "descent",
+        "The loss stops high, weights shrink towards zero, and all answers are alike.",
         "loss after some steps without decay, against the same with it",
         "where the loss falls as soon as the decay is gone, and weights are shorter than at the start",
         "Divide the weight decay by a hundred.",
@@ -323,6 +356,7 @@ RULES: dict[str, Rule] = {
     ),
     "dropout-too-large": Rule(
         "descent",
+        "The training loss stays high and noisy; evaluation is better than training.",
         "loss after some steps with less dropout, against the same with it",
         "where most units are dropped and the loss falls with less",
         "Use a rate of 0.1 to 0.5.",
@@ -333,6 +367,7 @@ RULES: dict[str, Rule] = {
     # --- outcome -----------------------------------------------------------------------------------------
     "capacity-too-small": Rule(
         "outcome",
+        "Training and validation loss agree, and both stop well above what other models reach.",
         "training score of the same model trained afresh with good settings, against a larger one",
         "where good settings do not help but a larger model does, on held-out rows too",
         "Use wider or more layers.",
@@ -342,6 +377,7 @@ RULES: dict[str, Rule] = {
     ),
     "overfit": Rule(
         "outcome",
+        "The training loss goes to zero while the validation loss turns and rises.",
         "validation loss against training loss, and against its own best",
         "where the gap is far above its standard error and a simpler or earlier model does better",
         "Stop earlier, use weight decay, dropout or augmentation, or more data.",
@@ -351,6 +387,7 @@ RULES: dict[str, Rule] = {
     ),
     "posterior-collapse": Rule(
         "outcome",
+        "Every reconstruction is the mean picture; samples look alike.",
         "Kullback-Leibler divergence per latent dimension, and the number of dimensions in use",
         "where none or nearly none is used: the code says nothing about the input",
         "Warm up the weight of the KL term (beta), use free bits, or a weaker decoder.",
@@ -360,6 +397,7 @@ RULES: dict[str, Rule] = {
     ),
     "mode-collapse": Rule(
         "outcome",
+        "Samples repeat a few patterns and leave out the rest of the data.",
         "share of the data that has a generated sample near it",
         "far below what a second half of the data covers of the first",
         "Use a Wasserstein loss, minibatch discrimination or unrolled steps; lower the generator's rate.",
@@ -369,6 +407,7 @@ RULES: dict[str, Rule] = {
     ),
     "miscalibrated": Rule(
         "outcome",
+        "The model is nearly certain of answers that are often wrong, or unsure of right ones.",
         "expected calibration error on held-out rows",
         "above a tenth, beyond its sampling error: stated probabilities are not frequencies",
         "Divide the logits by a temperature fitted on validation data.",
@@ -378,6 +417,7 @@ RULES: dict[str, Rule] = {
     ),
     "adversarially-fragile": Rule(
         "outcome",
+        "Tiny changes of the input change the answer.",
         "distance to the nearest input with another answer, relative to the distance between classes",
         "where it is a small share of what the data would allow",
         "Train on adversarial examples, or penalise the gradient by the input.",

@@ -74,11 +74,8 @@ class Samples:
             n = 0 if first is None else len(first)
         return cls(args, kwargs, y, n)
 
-    def _split(self, value: Any, first: bool = False) -> bool:
-        if not isinstance(value, Tensor) or not value.ndim or len(value) != self.n:
-            return False
-        # a square matrix beside rows of another kind is an adjacency
-        return first or not self.whole
+    def __len__(self) -> int:
+        return self.n
 
     @property
     def whole(self) -> bool:
