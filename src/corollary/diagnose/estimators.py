@@ -35,6 +35,8 @@ def subject_of(
         raise errors.kind(OWNER, "model must be a torch module or a fitted estimator", type(model).__name__)
     history = history if history is not None else getattr(model, "history_", None)
     train, criterion = _samples(model, data)
+    if hasattr(model, "criterion_") and hasattr(model, "optimizer_"):  # skorch
+        criterion, settings, history = _of_skorch(model, settings, history)
     valid = None if validation is None else _samples(model, validation)[0]
     if hasattr(model, "_plan") and settings.learning_rate is None:
         plan = model._plan()
@@ -48,6 +50,19 @@ def subject_of(
         module, train, valid, loss=loss if loss is not None else criterion, settings=settings, history=history,
         initial=initial, step=step, owner=model,
     )  # fmt: skip
+
+
+def _of_skorch(model: Any, settings: Settings, history: Any) -> tuple[Any, Settings, Any]:
+    """Return loss, settings and history of a fitted net of skorch."""
+    loss = model.criterion_
+    if isinstance(loss, torch.nn.NLLLoss):
+        own = loss
+        loss = lambda out, target: own(torch.log(out + 1e-12), target)  # noqa: E731  skorch takes probabilities there
+    if settings.learning_rate is None:
+        size = getattr(model, "batch_size", None)
+        settings = Settings.of(model.optimizer_, settings.batch_size or (size if size and size > 0 else None))
+    rows = [{k: v for k, v in row.items() if isinstance(v, float)} for row in getattr(model, "history", [])]
+    return loss, settings, history if history is not None else rows
 
 
 def _samples(model: Any, data: Any) -> tuple[Samples, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.diagnose.subject import OWNER, Samples, Settings, Subject, unwrapped
+from corollary.diagnose.subject import IGNORED, OWNER, Samples, Settings, Subject, unwrapped
 
 __all__ = ["prepared", "read"]
 
@@ -34,10 +34,21 @@ def prepared(
         from corollary.diagnose.estimators import subject_of
 
         return subject_of(module, data, validation, loss, settings, history, initial, step)
-    train, valid = read(data), None if validation is None else read(validation)
+    train, valid = (None if d is None else shifted(module, read(d)) for d in (data, validation))
+    assert train is not None
     return Subject(
         module, train, valid, loss=loss, settings=settings, history=history, initial=initial, step=step
     )
+
+
+def shifted(module: nn.Module, samples: Samples) -> Samples:
+    """Return samples of a causal language model of transformers with each label at the step that predicts it."""
+    y, ids = samples.y, samples.kwargs.get("input_ids")
+    causal = type(module).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    if not causal or not isinstance(y, Tensor) or ids is None or y.shape != ids.shape:
+        return samples
+    ahead = torch.cat([y[:, 1:], torch.full_like(y[:, :1], IGNORED)], 1)
+    return Samples(samples.args, samples.kwargs, ahead, samples.n)
 
 
 def read(data: Any) -> Samples:
