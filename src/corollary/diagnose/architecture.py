@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corollary.diagnose.baselines import Problem, _sequence, _tokens, adjacency, baselines, dense, problem
+from corollary.diagnose.baselines import Problem, baselines, problem
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.graph import _fine
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.tables import Graph, dense, graph_of, statistics, tokens, vocabulary
 from corollary.diagnose.trace import WEIGHTED, sensitivity
 
 __all__ = ["CHECKS", "parts_score"]
@@ -28,34 +29,44 @@ def variation(h: Tensor) -> float:
 
 
 def oversmoothing(exam: Exam) -> None:
-    """Nodes of a graph whose states have become alike."""
+    """Nodes of a graph whose states have become alike, where nearer neighbours tell more than all of them."""
     s, t = exam.subject, exam.trace
-    if t is None or not s.train.whole:
+    graph = graph_of(s.train) if t is not None else None
+    if graph is None:
         return
-    A = adjacency(s.train)
-    if A is None:
-        return
-    states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == s.train.n]
-    if len(states) < 4:
+    states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == len(graph.x)]
+    hops = _hops(exam, len(graph.x))
+    if len(states) < 4 or hops < 3:
         return
     profile = [variation(c.out) for c in states]
-    hops = _hops(exam, A)
-    exam.facts["node variation"], exam.facts["hops"] = profile, hops
-    first, last = max(profile[:2]), profile[-1]
-    inner = min(profile[len(profile) // 2 :])
-    alike = min(last, inner)
+    first, alike = max(profile[:2]), min(profile[len(profile) // 2 :])
     likeness = _likeness(states[-1].out)
-    exam.facts["node likeness"] = likeness
-    if _fine(exam) or hops < 3:
+    exam.facts["node variation"], exam.facts["hops"], exam.facts["node likeness"] = profile, hops, likeness
+    if _fine(exam):
         return
-    if alike < 0.1 * first or alike < 0.05 or likeness > 0.98:
-        said = (
-            f"the states of the nodes vary by {alike:.3f} of their size in the last layers, {first:.3f} "
-            f"in the first; cosine {likeness:.3f}"
-        )
-        exam.find(
-            "oversmoothing", alike, said, where=states[-1].where, sure=0.9, evidence={"profile": profile}
-        )
+    near, far = (_gain_at(exam, graph, k) for k in (2, hops))
+    exam.facts["gain at 2 hops and at all"] = [near, far]
+    smooth = alike < 0.1 * first or alike < 0.05 or likeness > 0.98
+    lost = hops >= 6 and near > far + 0.15
+    if smooth or lost:
+        said = f"after {hops} averages the states of the nodes vary by {alike:.3f} of their size, {first:.3f} in the first"
+        said += f"; simple models gain {near:.2f} from two averages and {far:.2f} from all"
+        where = states[-1].where
+        exam.find("oversmoothing", alike, said, where=where, sure=0.9, evidence={"profile": profile})
+
+
+def _gain_at(exam: Exam, graph: Graph, hops: int) -> float:
+    """Return what simple models gain from the features averaged so many times."""
+    base = exam.baselines
+    if base is None or not base.held:
+        return float("nan")
+    x = graph.x.reshape(len(graph.x), -1)
+    P = graph.P
+    for _ in range(hops):
+        x = P @ x
+    p = base.problem
+    rows = p.rows if graph.nodes is None else graph.nodes[p.rows]
+    return baselines(Problem(x[rows], p.y, p.classes, p.rows), None, 30).gain
 
 
 def _likeness(h: Tensor) -> float:
@@ -64,15 +75,14 @@ def _likeness(h: Tensor) -> float:
     return float((h @ h.T).mean())
 
 
-def _hops(exam: Exam, A: np.ndarray) -> int:
-    """Return how many edges away an input still counts: products with the adjacency on the way."""
+def _hops(exam: Exam, n: int) -> int:
+    """Return how many edges away an input still counts: products with a matrix of all nodes, or layers with weights."""
+    assert exam.trace is not None
     count = 0
-    if exam.trace is not None:
-        n = exam.subject.train.n
-        for c in exam.trace.calls:
-            if c.name in ("matmul", "mm", "spmm", "sparse_mm", "bmm") and isinstance(c.entered, Tensor):
-                count += c.entered.shape[-2:] == (n, n)
-    return count if count else len(exam.trace.layers()) if exam.trace is not None else 0
+    for c in exam.trace.calls:
+        if c.name in ("matmul", "mm", "spmm", "sparse_mm", "bmm") and isinstance(c.entered, Tensor):
+            count += c.entered.shape[-2:] == (n, n)
+    return count or len(exam.trace.layers())
 
 
 # --- receptive field -------------------------------------------------------------------------------------
@@ -94,10 +104,12 @@ def parts_score(exam: Exam, steps: Iterable[int]) -> float:
     chosen = torch.as_tensor(list(steps))
     rows = torch.as_tensor(base.problem.rows)
     if x.ndim == 2 and not x.is_floating_point():
-        table = _tokens(x[rows][:, chosen].cpu().numpy())
+        ids = x[rows][:, chosen].cpu().numpy()
+        table = tokens(ids, vocabulary(x.cpu().numpy().ravel()))
     elif x.ndim == 3:
         part = x[rows].movedim(1, 2) if exam.steps_last else x[rows]
-        table = _sequence(dense(part[:, chosen]))
+        steps_ = dense(part[:, chosen])
+        table = np.concatenate([steps_.reshape(len(steps_), -1)[:, :400], statistics(steps_)], 1)
     elif x.ndim == 2:
         table = dense(x[rows][:, chosen])
     else:
@@ -111,9 +123,11 @@ def receptive_field(exam: Exam) -> None:
     if s.net is None or exam.trace is None or _fine(exam):
         return
     x = s.train.x
+    graph = graph_of(s.train)
+    if graph is not None:
+        _graph_field(exam, graph)
+        return
     if not isinstance(x, Tensor) or s.train.whole:
-        if s.train.whole:
-            _graph_field(exam)
         return
     if (
         isinstance(s.train.y, Tensor)
@@ -236,25 +250,23 @@ def _window_score(exam: Exam, field: tuple[int, int]) -> float:
     return baselines(Problem(table, target, True, pick[:, 0]), None, 40).gain
 
 
-def _graph_field(exam: Exam) -> None:
+def _graph_field(exam: Exam, graph: Graph) -> None:
     """Nodes whose class is said by others further away than the layers reach."""
-    s = exam.subject
-    A = adjacency(s.train)
     base = exam.baselines
-    if A is None or base is None or not base.held:
+    if base is None or not base.held:
         return
-    hops = _hops(exam, A)
+    hops = _hops(exam, len(graph.x))
     if hops > 3 or exam.has("oversmoothing"):
         return
-    x = dense(s.train.x).reshape(s.train.n, -1)
-    P = A / np.maximum(A.sum(1, keepdims=True), 1e-12)
-    parts = [x]
+    parts, P, p = [graph.x.reshape(len(graph.x), -1)], graph.P, base.problem
     for _ in range(8):
         parts.append(P @ parts[-1])
-    p = base.problem
-    gain = lambda k: (
-        baselines(Problem(np.concatenate(parts[: k + 1], 1)[p.rows], p.y, p.classes, p.rows), None, 30).gain
-    )  # noqa: E731
+    rows = p.rows if graph.nodes is None else graph.nodes[p.rows]
+
+    def gain(k: int) -> float:
+        table = np.concatenate(parts[: k + 1], 1)[rows]
+        return baselines(Problem(table, p.y, p.classes, p.rows), None, 30).gain
+
     near, far = gain(hops), max(gain(min(8, 2 * hops + 2)), gain(min(8, hops + 2)))
     exam.facts["near and far"] = [near, far, hops]
     if far > near + 0.12:
@@ -323,7 +335,7 @@ def _lost(exam: Exam, before: Any, after: Any) -> tuple[float, float] | None:
     rows = np.arange(s.train.n)
     if not s.train.whole and s.train.n > TRACED:
         rows = np.sort(np.random.default_rng(3).choice(s.train.n, TRACED, replace=False))
-    p = problem(s.train, s.task, rows=rows)
+    p = problem(s.train, s.task, exam.reader, rows=rows)
     if p is None or len(p.rows) != len(rows):
         return None
 

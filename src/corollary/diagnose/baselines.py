@@ -1,8 +1,7 @@
 """Simple models on simple features: what can be learned from these data at all.
 
 Trees, neighbours and a line are fitted to the training rows; each is scored on rows it did not see (out of the bag, leaving
-one out) and on the validation rows. Inputs of any kind become a table first: pixels and summaries of images, statistics of
-sequences, counts of words, nodes with the means of their neighbours.
+one out) and on the validation rows. Inputs of any kind become a table first (``tables``).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from corollary.diagnose.subject import IGNORED, Samples
+from corollary.diagnose.tables import Reader
 
-__all__ = ["Baselines", "Problem", "baselines", "features", "problem"]
+__all__ = ["Baselines", "Problem", "baselines", "problem"]
 
 ROWS = 1200  # rows of the simple models
-WIDE = 300  # columns they see at most
 NEIGHBOURS = 7
 
 
@@ -38,113 +37,9 @@ class Problem:
     rows: np.ndarray  # which sample each row comes from
 
 
-def dense(x: Tensor) -> np.ndarray:
-    """Return an input as real numbers, what is not finite as zero."""
-    x = x.detach().cpu()
-    x = x.to_dense() if x.layout != torch.strided else x
-    return np.nan_to_num(x.float().numpy(), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def features(samples: Samples, rows: np.ndarray) -> np.ndarray:
-    """Return a table of the inputs of some samples."""
-    parts = []
-    tensors = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor)]
-    if samples.whole:
-        return _graph(samples)[rows]
-    for t in tensors:
-        if not t.ndim or len(t) != samples.n:
-            continue
-        t = t[torch.as_tensor(rows)]
-        if t.ndim == 2 and not t.is_floating_point() and t.shape[1] > 1 and int(t.max()) > 1:
-            parts.append(_tokens(t.cpu().numpy()))
-        elif t.ndim <= 2:
-            parts.append(dense(t).reshape(len(rows), -1))
-        elif t.ndim == 3:
-            parts.append(_sequence(dense(t)))
-        else:
-            parts.append(_image(dense(t)))
-    if not parts:
-        return np.zeros((len(rows), 1), np.float32)
-    return np.concatenate(parts, 1)
-
-
-def _tokens(ids: np.ndarray) -> np.ndarray:
-    size = int(ids.max()) + 1
-    if size > WIDE:
-        kept = np.argsort(-np.bincount(ids.ravel()[ids.ravel() >= 0]))[:WIDE]
-        code = np.full(size + 1, -1)
-        code[kept] = np.arange(len(kept))
-        ids2 = code[ids]
-        size = len(kept)
-    else:
-        ids2 = ids
-    counts = np.zeros((len(ids), size), np.float32)
-    r = np.repeat(np.arange(len(ids)), ids.shape[1])
-    flat = ids2.ravel()
-    np.add.at(counts, (r[flat >= 0], flat[flat >= 0]), 1)
-    ends = ids2[:, [0, -1]].astype(np.float32) if ids.shape[1] > 16 else ids2.astype(np.float32)
-    return np.concatenate([counts, ends], 1)
-
-
-def _sequence(x: np.ndarray) -> np.ndarray:
-    n, steps, width = x.shape
-    stats = [x.mean(1), x.std(1), x.min(1), x.max(1), x[:, 0], x[:, -1], np.abs(np.diff(x, axis=1)).mean(1)]
-    if steps >= 4:
-        stats.append(np.abs(np.fft.rfft(x, axis=1))[:, 1:6].reshape(n, -1))
-    flat = x.reshape(n, -1)
-    if flat.shape[1] > WIDE:
-        flat = _reduced(flat, 30)
-    return np.concatenate([flat, *stats], 1)
-
-
-def _image(x: np.ndarray) -> np.ndarray:
-    n = len(x)
-    x = x.reshape(n, x.shape[1], x.shape[2], -1)
-    t = torch.from_numpy(x)
-    edges = [np.abs(np.diff(x, axis=a)).mean((2, 3)) for a in (2, 3)]
-    stats = [x.mean((2, 3)), x.std((2, 3)), x.max((2, 3)), *edges]
-    small = min(8, x.shape[2]), min(8, x.shape[3])
-    stats.append(F.adaptive_avg_pool2d(t, small).numpy().reshape(n, -1))
-    best = F.adaptive_max_pool2d(t, tuple(min(4, s) for s in small)).numpy().reshape(n, -1)
-    return np.concatenate([*stats, best], 1)
-
-
-def _reduced(flat: np.ndarray, k: int) -> np.ndarray:
-    centred = flat - flat.mean(0)
-    rng = np.random.default_rng(0)
-    sketch = centred @ rng.normal(size=(flat.shape[1], k + 10)).astype(np.float32)
-    Q, _ = np.linalg.qr(centred.T @ sketch)
-    return centred @ Q[:, :k]
-
-
-def _graph(samples: Samples) -> np.ndarray:
-    x = dense(samples.x).reshape(samples.n, -1)
-    A = adjacency(samples)
-    parts = [x]
-    if A is not None:
-        degree = A.sum(1, keepdims=True)
-        P = A / np.maximum(degree, 1e-12)
-        for _ in range(3):
-            parts.append(P @ parts[-1])
-        parts.append(degree)
-    return np.concatenate(parts, 1)
-
-
-def adjacency(samples: Samples) -> np.ndarray | None:
-    """Return the matrix of a graph among the inputs."""
-    for t in [*samples.args[1:], *samples.kwargs.values()]:
-        if not isinstance(t, Tensor):
-            continue
-        if t.ndim == 2 and t.shape[0] == t.shape[1] == samples.n:
-            return np.abs(dense(t))
-        if t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point():
-            A = np.zeros((samples.n, samples.n), np.float32)
-            A[t[0].cpu().numpy(), t[1].cpu().numpy()] = 1
-            return A
-    return None
-
-
-def problem(samples: Samples, task: str, seed: int = 0, rows: np.ndarray | None = None) -> Problem | None:
+def problem(
+    samples: Samples, task: str, reader: Reader, seed: int = 0, rows: np.ndarray | None = None
+) -> Problem | None:
     """Return the task as a table, or None where there are no targets."""
     y = samples.y
     if not isinstance(y, Tensor) or not y.ndim or samples.n < 8:
@@ -179,7 +74,7 @@ def problem(samples: Samples, task: str, seed: int = 0, rows: np.ndarray | None 
             target = centred @ np.linalg.svd(centred[: min(len(centred), 500)], full_matrices=False)[2][0]
         target = target.reshape(len(counted))
     keep = np.isfinite(target) & (target != IGNORED)
-    X = features(samples, counted)
+    X = reader(samples, counted)
     return Problem(X[keep], target[keep], classes, counted[keep])
 
 

@@ -14,9 +14,10 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from corollary.diagnose.baselines import dense, features, scaled
+from corollary.diagnose.baselines import scaled
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import IGNORED, Samples, main_output, quiet
+from corollary.diagnose.tables import dense
 from corollary.diagnose.trace import NORMS, WEIGHTED
 
 __all__ = ["CHECKS"]
@@ -126,9 +127,9 @@ def sizes(x: Tensor) -> np.ndarray:
     return np.sqrt(middle**2 + spread**2)
 
 
-def columns(x: Tensor, most: int = 4000) -> np.ndarray:
+def columns(x: Tensor, most: int = 4000, steps_last: bool = False) -> np.ndarray:
     """Return a real input as (rows, features): channels of images and of sequences are features."""
-    a = dense(x)
+    a = dense(x.movedim(1, 2) if steps_last and x.ndim == 3 else x)
     if a.ndim == 1:
         a = a[:, None]
     elif a.ndim == 3:
@@ -216,7 +217,7 @@ def _table(exam: Exam) -> np.ndarray | None:
     x = exam.subject.train.x
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or len(x) < 5:
         return None
-    return columns(x)
+    return columns(x, steps_last=exam.steps_last)
 
 
 def _sparse(table: np.ndarray) -> bool:
@@ -401,7 +402,7 @@ def shift(exam: Exam) -> None:
     rows_a, rows_b = take(s.train), take(s.valid)
     if len(rows_b) < 15 or len(rows_a) < 15:
         return
-    A, B = features(s.train, rows_a), features(s.valid, rows_b)
+    A, B = exam.reader(s.train, rows_a), exam.reader(s.valid, rows_b)
     if A.shape[1] != B.shape[1]:
         return
     distance, column = _largest_distance(A, B)

@@ -466,7 +466,8 @@ def scaled_inputs(exam: Exam) -> None:
     trials = exam.facts.get("trials") or Trials(exam)
     raw = trials.good("new, raw", "new")
     x = s.train.x.float()
-    dims = (0,) if x.ndim == 2 else (0, 1) if x.ndim == 3 else (0, *range(2, x.ndim))
+    steps = 2 if exam.steps_last else 1
+    dims = (0,) if x.ndim == 2 else (0, steps) if x.ndim == 3 else (0, *range(2, x.ndim))
     mean, std = x.mean(dims, keepdim=True), x.std(dims, keepdim=True).clamp_min(1e-8)
 
     def change(samples: Samples) -> Samples:

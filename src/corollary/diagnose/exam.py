@@ -17,6 +17,7 @@ from corollary.diagnose.objectives import quality
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
 from corollary.diagnose.subject import Subject, main_output, quiet
+from corollary.diagnose.tables import Reader
 from corollary.diagnose.trace import Trace, trace
 
 __all__ = ["Exam"]
@@ -91,10 +92,10 @@ class Exam:
     def baselines(self) -> Baselines | None:
         """Simple models on the data."""
         s = self.subject
-        train = problem(s.train, s.task)
+        train = problem(s.train, s.task, self.reader)
         if train is None:
             return None
-        valid = None if s.valid is None else problem(s.valid, s.task, 1)
+        valid = None if s.valid is None else problem(s.valid, s.task, self.reader, 1)
         return baselines(train, valid)
 
     @cached_property
@@ -112,17 +113,25 @@ class Exam:
         return trace(s, net, samples, training)
 
     @cached_property
+    def reader(self) -> Reader:
+        """What turns the inputs into a table."""
+        return Reader(self.subject.train, self.steps_last)
+
+    @cached_property
     def steps_last(self) -> bool:
-        """Whether sequences come as (rows, channels, steps), as a convolution takes them."""
+        """Whether sequences come as (rows, channels, steps): by the number of channels that the first weights take."""
         x = self.subject.train.x
-        if self.trace is None or not isinstance(x, torch.Tensor) or x.ndim != 3:
+        if self.subject.error is not None or not isinstance(x, torch.Tensor) or x.ndim != 3:
             return False
-        first = next((c for c in self.trace.calls if c.name.startswith("conv1d")), None)
-        return (
-            first is not None
-            and isinstance(first.entered, torch.Tensor)
-            and first.entered.shape[1:] == x.shape[1:]
-        )
+        calls = self.trace.layers() if self.trace is not None else []
+        first = next((c for c in calls if isinstance(c.entered, torch.Tensor) and c.entered.ndim == 3), None)
+        if first is None:
+            return x.shape[1] < x.shape[2]
+        convolved = first.name.startswith("conv")
+        channels = first.entered.shape[1 if convolved else 2]
+        if x.shape[1] == x.shape[2]:
+            return convolved
+        return channels == x.shape[1]
 
     @cached_property
     def performance(self) -> dict[str, float]:

@@ -11,13 +11,13 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from corollary.diagnose.baselines import dense
 from corollary.diagnose.calibration import expected_error, temperature
 from corollary.diagnose.descent import Trials, level
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.graph import _fine
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.subject import main_output, quiet
+from corollary.diagnose.tables import dense
 
 __all__ = ["CHECKS"]
 
