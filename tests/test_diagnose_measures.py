@@ -1,5 +1,7 @@
 """The measurements alone: Hessian, sharpness, gradient noise, loss surface, calibration, memorisation."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,7 @@ def test_hessian_agrees_with_the_full_one():
     model = net(4, 6, 2).double()
     H = full_hessian(model, lambda z: F.cross_entropy(z, Y))
     values = torch.linalg.eigvalsh(H).numpy()
-    found = hessian(model, (X, Y), loss="cross_entropy", k=3, probes=400, steps=44)
+    found = hessian(model, (X, Y), loss="cross_entropy", k=3, probes=30, steps=44)
     # the copy that is measured is in float32, so the full one of the same weights is compared at 1e-4
     assert np.allclose(found.top, values[::-1][:3], atol=1e-4 * values.max())
     assert np.allclose(found.bottom, values[:3], atol=1e-4 * values.max())
@@ -58,7 +60,9 @@ def test_hessian_agrees_with_the_full_one():
 def test_hessian_agrees_with_pyhessian():
     pyhessian = pytest.importorskip("pyhessian")
     model = net(4, 6, 2)
-    peer = pyhessian.hessian(model.eval(), nn.CrossEntropyLoss(), data=(X, Y), cuda=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it keeps a graph in the gradients
+        peer = pyhessian.hessian(model.eval(), nn.CrossEntropyLoss(), data=(X, Y), cuda=False)
     values, _ = peer.eigenvalues(maxIter=300, tol=1e-7, top_n=1)
     found = hessian(model, (X, Y), loss="cross_entropy")
     assert found.top[0] == pytest.approx(values[0], rel=1e-3)  # power iteration stops at its own tolerance
@@ -190,14 +194,14 @@ def test_calibration_of_estimators_and_what_is_no_classifier():
 def test_wrong_labels_are_what_is_memorised():
     rng = torch.Generator().manual_seed(2)
     y = torch.arange(120) % 2
-    X = torch.randn(120, 6, generator=rng) + 2.5 * (2 * y[:, None] - 1)
+    X = torch.randn(120, 20, generator=rng) + 0.8 * (2 * y[:, None] - 1)
     wrong = [3, 40, 77]
     y[wrong] = 1 - y[wrong]
-    found = memorisation(net(6, 64, 2, act=nn.ReLU), (X, y), models=8, steps=150, learning_rate=1e-2)
+    found = memorisation(net(20, 64, 2, act=nn.ReLU), (X, y), models=6, steps=80, learning_rate=1e-2)
     assert set(found.rows[:3].tolist()) == set(wrong)
-    assert found.scores[2] > 0.5 > found.scores[3]
+    assert found.scores[2] > found.scores[3] + 0.2
     assert (found.inside >= 0).all()
-    chosen = memorisation(net(6, 8, 2), (X, y), models=4, steps=5, rows=[1, 2])
+    chosen = memorisation(net(20, 8, 2), (X, y), models=4, steps=5, rows=[1, 2])
     assert sorted(chosen.rows.tolist()) == [1, 2]
     with pytest.raises(ValueError, match="models must be at least 4"):
-        memorisation(net(6, 8, 2), (X, y), models=2)
+        memorisation(net(20, 8, 2), (X, y), models=2)

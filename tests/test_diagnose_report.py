@@ -140,7 +140,7 @@ def test_the_repair_is_a_configuration_and_code(report):
     assert names["y"].tolist() == [1, 2, 3, 0]
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.9), nn.Linear(2, 2))
     made = {
-        "model": model, "nn": nn, "torch": torch, "F": F, "logits": torch.ones(2), "data": [1, 2], "y": np.ones(3),
+        "model": model, "nn": nn, "torch": torch, "F": F, "logits": torch.ones(2), "data": [1, 2], "y": np.arange(3.0),
         "optimizer": torch.optim.SGD(model.parameters(), 3.0), "DataLoader": torch.utils.data.DataLoader,
         "X": X, "numpy": np,
     }  # fmt: skip
@@ -150,6 +150,7 @@ def test_the_repair_is_a_configuration_and_code(report):
     }  # fmt: skip
     for key in CODE:
         exec(pasted("overfit", {key: values.get(key, True)}), made)  # noqa: S102  every line can be run
+    exec(pasted("learning-rate-too-large", {"learning_rate": 0.1}), made)  # noqa: S102
     assert made["optimizer"].param_groups[0]["lr"] == 0.1
     assert model[1].p == 0.2
     assert not model.training
@@ -243,7 +244,7 @@ def test_the_command_line_exits_with_one_on_an_error(run, tmp_path):
     X, y = data()
     noise = np.random.default_rng(0).normal(size=240)
     frame = pd.DataFrame(X.numpy(), columns=list("abcde")).assign(
-        y=np.where(y + 0.7 * noise > 0.5, "yes", "no")
+        y=np.where(y.numpy() + 0.7 * noise > 0.5, "yes", "no")
     )
     frame.assign(after=(frame["y"] == "yes") + 0.01 * noise).to_csv("leak.csv", index=False)
     code, *_ = run(
@@ -253,7 +254,7 @@ def test_the_command_line_exits_with_one_on_an_error(run, tmp_path):
         "leak.csv",
         "--target",
         "y",
-        "--out",
+        "--run",
         "runs/leak",
         "--set",
         "training.epochs=4",

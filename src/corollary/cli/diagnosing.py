@@ -23,6 +23,7 @@ def diagnose_run(
     from corollary import diagnose
 
     model, config = open_run(run)
+    target = target or config.get("data", {}).get("target")
 
     def read(source: str) -> Any:
         _, dataset, _ = read_for(model, config, run, source, kind, target, columns)

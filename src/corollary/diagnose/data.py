@@ -407,11 +407,11 @@ def shift(exam: Exam) -> None:
         return
     distance, column = _largest_distance(A, B)
     auc = _told_apart(A, B)
-    noise = np.sqrt((len(A) + len(B) + 1) / (12 * len(A) * len(B)))  # of an AUC, under equality
+    a, b = len(A) * independent(A), len(B) * independent(B)
+    noise = np.sqrt((a + b + 1) / (12 * a * b))  # of an AUC, under equality
     exam.facts["shift auc"], exam.facts["shift distance"] = auc, distance
-    critical = (
-        1.6 * np.sqrt((len(A) + len(B)) / (len(A) * len(B))) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
-    )
+    exam.facts["independent rows"] = [a, b]
+    critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
     if (strong or single) and not exam.has("train-test-overlap"):
@@ -421,6 +421,20 @@ def shift(exam: Exam) -> None:
         )
         exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
                   sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+
+
+def independent(X: np.ndarray) -> float:
+    """Return the share of rows that count as independent: windows of one series, in their order, repeat each other.
+
+    With the correlation r between neighbouring rows it is (1 - r) / (1 + r), of the columns' median r.
+    """
+    std = X.std(0)
+    Z = (X - X.mean(0))[:, std > 1e-9] / std[std > 1e-9]
+    if len(Z) < 10 or not Z.shape[1]:
+        return 1.0
+    r = float(np.median(np.abs((Z[1:] * Z[:-1]).mean(0))))
+    noise = 2 / np.sqrt(len(Z))
+    return 1.0 if r < noise else float(np.clip((1 - r) / (1 + r), 0.02, 1.0))
 
 
 def _largest_distance(A: np.ndarray, B: np.ndarray) -> tuple[float, int]:

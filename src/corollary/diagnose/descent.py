@@ -159,7 +159,13 @@ class Trials:
         }  # fmt: skip
 
     def run(
-        self, name: str, start: str = "present", *, dropout: float | None = None, **changes: Any
+        self,
+        name: str,
+        start: str = "present",
+        *,
+        dropout: float | None = None,
+        frozen: tuple[str, ...] = (),
+        **changes: Any,
     ) -> Result:
         """Run once; the same run is not made twice."""
         if name in self.lab.runs:
@@ -172,8 +178,8 @@ class Trials:
                 m.dropout = dropout
         steps = changes.pop("steps", self.steps)
         options = {**self.usual, **changes}
-        for p in net.parameters():
-            p.requires_grad_(p.is_floating_point())
+        for key, p in net.named_parameters():
+            p.requires_grad_(p.is_floating_point() and key not in frozen)
         return self.lab.run(name, net, steps=steps, dropout=dropout, **options)
 
     def good(self, name: str, start: str = "present", rate: float = GOOD, **changes: Any) -> Result:
@@ -226,8 +232,7 @@ def interventions(exam: Exam) -> None:
         return
     if s.criterion.task == "density" and not s.criterion.was_given:
         return
-    trials = Trials(exam)
-    exam.facts["trials"] = trials
+    trials = exam.facts.setdefault("trials", Trials(exam))
     state = weights_state(exam)
     exam.facts["weights"] = vars(state)
     now, now_score = lab.measure(s.twin(), lab.watched)
@@ -242,6 +247,9 @@ def interventions(exam: Exam) -> None:
         "valid": room.valid(good),
         "score": good.score - now_score,
     }
+    odd = max(abnormal(exam).values(), default=0.0)
+    if room.well(exam) and not room.matters(good, 0.2) and odd < 0.9:
+        return  # nothing is left that a better descent would gain
     if s.settings.learning_rate is not None or s.settings.batch_size is not None:
         _with_settings(exam, trials, room, state)
     else:
@@ -257,6 +265,10 @@ class Room:
     valid_loss: float
     valid_score: float
     constant: float
+
+    def well(self, exam: Exam) -> bool:
+        """Whether the model does what simple models can, with a loss below that of a constant answer."""
+        return _fine(exam) and not self.loss > 1.2 * self.constant
 
     def train(self, r: Result) -> float:
         """Return the fall of the training loss, relative."""
@@ -288,8 +300,9 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
     control = trials.run("control")
     runs: dict[str, Result] = {}
     usual = trials.usual
-    runs["learning-rate-too-large"] = trials.run("rate / 10", rate=rate / 10)
-    runs["learning-rate-too-small"] = trials.run("rate * 10", rate=rate * 10)
+    least = min(r.loss for r in trials.lab.runs.values() if math.isfinite(r.loss))
+    runs["learning-rate-too-large"] = _scan(trials, "/", rate, least)
+    runs["learning-rate-too-small"] = _scan(trials, "*", rate, least)
     if s.settings.weight_decay:
         runs["weight-decay-too-large"] = trials.run("no decay", weight_decay=0.0)
     if dropout_rate(exam) > 0:
@@ -310,10 +323,13 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
             if a > 0 and b > 0
             else (a - b) / (abs(a) + floor)
         )
-    exam.facts["gains"], exam.facts["odd settings"] = gains, odd
     ups, rise = oscillation(s.history.get("loss", np.zeros(0)))
     exam.facts["history"] = [ups, rise]
-    fine = _fine(exam)
+    fine = room.well(exam)
+    large = "learning-rate-too-large"
+    if (odd.get(large, -1) > 0 or ups > 0.08 or rise > 1.5) and not fine and gains[large] < 0.1:
+        gains[large] = max(gains[large], _gain_from_start(exam, trials, rate, runs))
+    exam.facts["gains"], exam.facts["odd settings"] = gains, odd
     votes = {}
     for cause, gain in gains.items():
         helped = room.matters(runs[cause], 0.25)
@@ -325,10 +341,49 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
     best = max(votes, key=lambda c: votes[c])
     if votes[best] > 0.25:
         _say(exam, best, votes[best], gains.get(best, 0.0), room, runs.get(best), control)
+        if room.matters(runs[best], 0.25) and _closes(room, runs[best], trials) > 0.6:
+            _demote(exam)
         second = sorted(votes, key=lambda c: -votes[c])[1:2]
         for c in second:
             if votes[c] > 0.8 and odd.get(c, -1) > 0.5:
                 _say(exam, c, votes[c], gains.get(c, 0.0), room, runs.get(c), control, sure=0.6)
+
+
+def _scan(trials: Trials, way: str, rate: float, least: float) -> Result:
+    """Return the best of runs at a tenth (or ten times) the rate and further on, as long as that helps and more is possible."""
+    best = trials.run("control")
+    for power in (10, 100, 1000, 10000):
+        r = trials.run(f"rate {way} {power}", rate=rate / power if way == "/" else rate * power)
+        better = math.isfinite(r.loss) and not r.loss >= best.loss
+        if power == 10 or better:
+            best = r if better or power == 10 else best
+        if not better or best.loss < least + 0.3 * abs(trials.lab.runs["control"].loss - least):
+            break
+    return best
+
+
+def _gain_from_start(exam: Exam, trials: Trials, rate: float, runs: dict[str, Result]) -> float:
+    """Return what a tenth of the rate gains from where training began: a rate may have led to where none helps any more."""
+    start = "initial" if exam.subject.initial is not None else "new"
+    control = trials.run("control from the start", start)
+    less = trials.run("rate / 10 from the start", start, rate=rate / 10)
+    if not math.isfinite(less.loss) or less.loss <= 0:
+        return 0.0
+    a = control.loss if math.isfinite(control.loss) else 10 * less.loss
+    gain = math.log(max(a, 1e-12) / less.loss)
+    if gain > 0.1:
+        runs["learning-rate-too-large"] = less
+    return gain
+
+
+def _closes(room: Room, run: Result | None, trials: Trials) -> float:
+    """Return which share of what can be gained, as far as is known, one changed setting gains."""
+    control = trials.lab.runs.get("control")
+    if run is None or control is None or not math.isfinite(run.loss):
+        return 0.0
+    least = min(r.loss for r in trials.lab.runs.values() if math.isfinite(r.loss))
+    begin = control.loss if math.isfinite(control.loss) else room.loss
+    return (begin - run.loss) / max(begin - least, 1e-12)
 
 
 def _shape_votes(
@@ -346,9 +401,9 @@ def _shape_votes(
             votes[small] = max(votes.get(small, -1), 1.0)
     wild = rise > 1.5 or ups > 0.08
     if large in votes:
-        if wild and not fine and odd.get(large, 0) > -1.0:
+        if wild and not fine and odd.get(large, 0) > -1.0 and gains[large] > 0.05:
             votes[large] = max(votes[large], 0.3) + 0.5
-        if odd.get(large, -1) > 0.3 and not fine:
+        if odd.get(large, -1) > 0.3 and not fine and gains[large] > 0.05:
             votes[large] = max(votes[large], 0.2 + odd[large])
         if not wild and odd.get(large, 0) < -1.0:
             votes[large] -= 0.5
@@ -370,7 +425,7 @@ def _shape_votes(
 def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
     """Infer the settings from the weights, the dropout that is there, and what a good descent gains."""
     good = trials.lab.runs["good"]
-    fine = _fine(exam)
+    fine = room.well(exam)
     constant = room.constant if math.isfinite(room.constant) else abs(room.loss)
     helped = room.matters(good, 0.3)
     p = dropout_rate(exam)
@@ -410,6 +465,13 @@ def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> N
     best = max(votes, key=lambda c: votes[c])
     if votes[best] >= 0.5 and not (fine and not helped):
         _say(exam, best, votes[best], 0.0, room, good if helped else new, None, sure=0.75)
+
+
+def _demote(exam: Exam) -> None:
+    """Doubt faults of units that learn from where they are as soon as one setting is changed: they are its consequence."""
+    for cause in ("dead-units", "saturated-units", "vanishing-gradient"):
+        if cause in exam.sure:
+            exam.sure[cause] = min(exam.sure[cause], 0.5)
 
 
 TOLD = {

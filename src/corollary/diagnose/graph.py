@@ -136,7 +136,7 @@ def frozen(exam: Exam) -> None:
         share = sum(named[n].numel() for n in missing) / total
         random = [n for n in missing if looks.get(n) is not False]
         matrices = [n for n in random if named[n].ndim >= 2]
-        if share > 0.02 and (matrices or share > 0.2) and not _fine(exam):
+        if share > 0.02 and (matrices or share > 0.2) and not _as_good(exam, missing):
             said = f"{len(missing)} parameters ({share:.0%} of the numbers) were not handed to the optimiser"
             exam.find(
                 "frozen-parameters", share, said, where=", ".join(missing[:6]), repair={"requires_grad": True}
@@ -150,7 +150,7 @@ def frozen(exam: Exam) -> None:
             random = []  # trained elsewhere: frozen on purpose
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
-        if held > 0.02 and not _fine(exam):
+        if held > 0.02 and not _as_good(exam, off):
             said = (
                 f"{len(off)} parameters ({share:.0%} of the numbers) are held fixed, and {held:.0%} look "
                 "as they were drawn at random"
@@ -201,19 +201,35 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
     moved = [n for n in named if n not in still]
     matrices = [n for n in still if named[n].ndim >= 2]
     share = sum(named[n].numel() for n in still) / max(1, total)
-    if not matrices or not moved or share < 0.05 or _fine(exam):
+    if not matrices or not moved or share < 0.05:
         return
     if s.initial is None and not any(named[n].ndim >= 2 and known.get(n) is False for n in moved):
         return
     gradients = exam.trace.gradients if exam.trace is not None else {}
     flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-9]
-    if flows:
+    if flows and not _as_good(exam, still):
         said = (
             f"{len(still)} parameters ({share:.0%} of the numbers) stand exactly where they started, "
             "though the loss has a gradient for them"
         )
         exam.find("frozen-parameters", share, said, where=", ".join(matrices[:6]), sure=0.9 if s.initial is None else 1.0,
                   repair={"requires_grad": True})  # fmt: skip
+
+
+def _as_good(exam: Exam, fixed: list[str]) -> bool:
+    """Whether the model does well although parameters stand still: training them too gains nothing on held-out rows."""
+    if not _fine(exam):
+        return False
+    if exam.lab is None or exam.subject.output is None:
+        return True
+    from corollary.diagnose.descent import Trials
+
+    trials = exam.facts.setdefault("trials", Trials(exam))
+    kept = trials.good("frozen as it is", frozen=tuple(fixed))
+    free = trials.good("all parameters trained")
+    a, b = (r.valid_loss if math.isfinite(r.valid_loss) else r.loss for r in (kept, free))
+    exam.facts["frozen and trained"] = [a, b]
+    return not b < 0.85 * a
 
 
 def _fine(exam: Exam) -> bool:

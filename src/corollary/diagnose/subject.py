@@ -293,6 +293,12 @@ class Subject:
             except Exception as error:
                 self.error = f"{type(error).__name__}: {error}"
         main = main_output(self.output)
+        if isinstance(main, Tensor) and main.device.type == "meta":
+            self.error, self.output, main = (
+                "its weights are on the meta device and have no values",
+                None,
+                None,
+            )
         y = self.train.y if self.train.y is not None else self.train.x
         self.criterion = criterion_of(loss, main, y, self.train.x, supervised=self.train.y is not None)
 
