@@ -37,10 +37,14 @@ def fit(model, X, y, loss=F.cross_entropy, epochs=15, batch=32, make=torch.optim
 """
 
 END = 'report = corollary.diagnose(model, (X[:400], y[:400]), (X[400:], y[400:]), loss="cross_entropy")'
-KNOWN = END[:-1] + ", optimizer=optimizer, batch_size=32)"
+KNOWN = (
+    "report = corollary.diagnose(\n    "
+    + END[len("report = corollary.diagnose(") : -1]
+    + ", optimizer=optimizer, batch_size=32\n)"
+)
 
 EXAMPLES: dict[str, str] = {
-    "not-finite-data": f"X[7, 2] = float('nan')\nmodel = net(8, 16, 2)\n{END}",
+    "not-finite-data": f"X[7, 2] = float(\"nan\")\nmodel = net(8, 16, 2)\n{END}",
     "overflow": f"""\
 class Exponential(nn.Module):
     def __init__(self):
@@ -162,7 +166,7 @@ for layer in model[::2]:
     nn.init.normal_(layer.weight, 0, 0.8)  # each layer stretches
 initial = {{k: v.clone() for k, v in model.state_dict().items()}}
 fit(model, X[:400], y[:400], lr=1e-3, make=torch.optim.SGD)
-{END[:-1]}, initial=initial)""",
+{KNOWN.replace("optimizer=optimizer, batch_size=32", "initial=initial")}""",
     "vanishing-gradient": f"""\
 model = net(8, *[32] * 10, 2, act=nn.Sigmoid)
 fit(model, X[:400], y[:400], epochs=5)
@@ -218,8 +222,9 @@ fit(model, X[:400], y[:400], epochs=25)
 model = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 2))
 y = (X[:, 0] + X[:, 1] > 0).long()
 optimizer = fit(model, X[:400], y[:400], epochs=3, batch=2, make=torch.optim.SGD, lr=0.1)
-report = corollary.diagnose(model, (X[:400], y[:400]), (X[400:], y[400:]), loss="cross_entropy",
-                            optimizer=optimizer, batch_size=2)""",
+report = corollary.diagnose(
+    model, (X[:400], y[:400]), (X[400:], y[400:]), loss="cross_entropy", optimizer=optimizer, batch_size=2
+)""",
     "learning-rate-too-large": f"model = net(8, 32, 32, 2)\noptimizer = fit(model, X[:400], y[:400], lr=0.5)\n{KNOWN}",
     "learning-rate-too-small": f"model = net(8, 32, 32, 2)\noptimizer = fit(model, X[:400], y[:400], lr=1e-6)\n{KNOWN}",
     "weight-decay-too-large": f"""\
@@ -228,8 +233,13 @@ optimizer = fit(model, X[:400], y[:400], weight_decay=0.5)
 {KNOWN}""",
     "dropout-too-large": f"""\
 model = nn.Sequential(
-    nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.95),
-    nn.Linear(32, 32), nn.ReLU(), nn.Dropout(0.95), nn.Linear(32, 2),
+    nn.Linear(8, 32),
+    nn.ReLU(),
+    nn.Dropout(0.95),
+    nn.Linear(32, 32),
+    nn.ReLU(),
+    nn.Dropout(0.95),
+    nn.Linear(32, 2),
 )
 optimizer = fit(model, X[:400], y[:400])
 {KNOWN}""",
