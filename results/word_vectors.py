@@ -18,8 +18,8 @@ from results.tables import at_least, page, spread
 
 DIMENSION, EPOCHS, SEEDS = 100, 5, (0, 1, 2)
 TEXT = """Vectors of {d} dimensions from the first half of the training part of WikiText-2 ({tokens} lower-case tokens),
-words that occur at least five times, window 5, five negatives, {e} passes for the skip-grams. *WordSim-353* and *SimLex-999*: Spearman's
-correlation with people's judgements, over pairs of known words. *Analogies*: share of right first answers to the
+words that occur at least five times, window 5, five negatives, {e} passes for the skip-grams. *WordSim-353* and *SimLex-999*:
+Spearman's correlation with people's judgements, over pairs of known words. *Analogies*: share of right first answers to the
 questions of known words. Mean ± standard deviation over {seeds} seeds (one run where nothing is drawn); *random vectors* are the
 baseline. Seconds are those of one fit on a busy machine."""
 SHOWN = ("january", "march", "july", "london", "paris", "france", "england", "king", "queen", "river", "lake", "sea", "album",
