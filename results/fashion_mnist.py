@@ -11,7 +11,7 @@ import numpy as np
 from corollary import ImageClassifier, MLPClassifier, Training, data
 from results.tables import at_least, page, spread
 
-IMAGES, TESTED, EPOCHS, SEEDS = 5_000, 5_000, 5, (0, 1, 2)
+IMAGES, TESTED, EPOCHS, SEEDS = 2_000, 3_000, 6, (0, 1, 2)
 TEXT = f"""Test accuracy on {TESTED:,} test images after {EPOCHS} epochs on {IMAGES:,} training images: mean ± standard deviation
 over {len(SEEDS)} seeds, each with its own weights and its own draw of training images, the same for all nets.
 One plan for all: Adam, learning rate 0.002 falling along a cosine, batches of 64. `MLPClassifier` has
@@ -24,7 +24,7 @@ NETS = {
     "densenet": {"width": 8, "options": {"depth": (3, 3, 3)}},
     "vit": {"options": {"n_layers": 3}},
 }
-FLOORS = {"mlp": 0.80, "lenet": 0.80, "resnet": 0.82, "densenet": 0.80, "vit": 0.77}
+FLOORS = {"mlp": 0.75, "lenet": 0.70, "resnet": 0.72, "densenet": 0.70, "vit": 0.65}
 
 
 def run(out: Path) -> dict[str, Any]:

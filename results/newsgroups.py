@@ -19,7 +19,7 @@ from corollary.mixtures import PLSA, LatentDirichletAllocation
 from corollary.mixtures.topics import coherence, completion_perplexity, halve
 from results.tables import at_most, page, spread
 
-K, DOCUMENTS, SEEDS = 50, 4000, (0, 1, 2)
+K, DOCUMENTS, SEEDS = 20, 1500, (0, 1, 2)
 ALPHA, ETA = 0.1, 0.02
 BATCH = 512  # documents per online update, for scikit-learn and for us; gensim's own choice is 2000
 TEXT = """{k} topics of {n} documents of the training part of 20 Newsgroups ({v} words: English stop words, words in fewer
@@ -39,7 +39,7 @@ def counts() -> tuple[sparse.csr_matrix, Any, list[str]]:
     reader = CountVectorizer(min_df=10, max_df=0.3, stop_words="english", max_features=8000)
     rng = np.random.default_rng(0)
     X = reader.fit_transform([found.X[i] for i in rng.permutation(train)[:DOCUMENTS]]).astype(np.float64)
-    held = reader.transform([found.X[i] for i in rng.permutation(test)[:1000]]).astype(np.float64)
+    held = reader.transform([found.X[i] for i in rng.permutation(test)[:500]]).astype(np.float64)
     return X[np.diff(X.indptr) > 0], halve(held, rng), reader.get_feature_names_out().tolist()
 
 
