@@ -208,6 +208,28 @@ def test_guidance_pushes_towards_the_label():
     np.testing.assert_allclose(epsilon, 3 * given - 2 * none, atol=1e-9)
 
 
+def test_the_full_u_net_is_diffusers_with_its_weights():
+    from diffusers import UNet2DModel
+
+    torch.manual_seed(0)
+    theirs = UNet2DModel(
+        in_channels=3,
+        out_channels=3,
+        layers_per_block=1,
+        block_out_channels=(8, 16, 32),
+        down_block_types=("DownBlock2D",) * 3,
+        up_block_types=("UpBlock2D",) * 3,
+        norm_num_groups=8,
+        add_attention=False,
+        time_embedding_dim=16,
+        flip_sin_to_cos=False,
+    )
+    x, t = torch.randn(2, 3, 8, 8), torch.tensor([3, 500])
+    with torch.no_grad():
+        found, expected = UNetDenoiser.from_diffusers(theirs)(x, t), theirs(x, t).sample
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # float32
+
+
 def test_denoisers_are_sized_from_the_data():
     assert isinstance(denoiser((1, 28, 28), None, None, 0), UNetDenoiser)
     for shape in ((3,), (1, 8, 8), (3, 33, 47)):

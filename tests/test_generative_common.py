@@ -72,9 +72,11 @@ def test_steps_of_grids():
     assert grid_step(np.array([1.0, 2.0, 3.5])) == 0  # nothing repeats: three numbers are no grid
 
 
-@pytest.mark.parametrize("kind", ["standard", "signed", "logit"])
-@pytest.mark.parametrize("X", [TABLE, IMAGES], ids=["table", "images"])
-def test_scaling_and_back_with_the_jacobian_of_autograd(kind, X):
+@pytest.mark.parametrize(
+    "X, kind",
+    [(X, kind) for X in (TABLE, IMAGES) for kind in ("standard", "signed", "logit")] + [(TABLE, "white")],
+)
+def test_scaling_and_back_with_the_jacobian_of_autograd(X, kind):
     scaling = Scaling.learn(X, kind)
     x = torch.from_numpy(X[:5])
     u = torch.rand(x.shape, dtype=torch.float64)
@@ -90,6 +92,14 @@ def test_scaling_and_back_with_the_jacobian_of_autograd(kind, X):
         noisy = scaling.forward(torch.from_numpy(X), torch.rand(X.shape, dtype=torch.float64))[0].numpy()
         np.testing.assert_allclose(noisy.mean(0), 0, atol=0.2)
         np.testing.assert_allclose(noisy.std(0), 1, atol=0.15)  # 300 rows
+
+
+def test_white_features_are_uncorrelated():
+    X = RNG.normal(size=(4000, 3)) @ [[1.0, 2, 0], [0, 1, 1], [0, 0, 5]]
+    z = Scaling.learn(X, "white").forward(torch.from_numpy(X))[0].numpy()
+    np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=0.02)  # the shrinkage is of the order of d / n
+    twice = np.column_stack([X[:, 0], X[:, 0]])  # one direction has no variance at all
+    assert np.isfinite(Scaling.learn(twice, "white").root).all()
 
 
 def test_densities_are_of_the_data_as_given():

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ from corollary import errors
 from corollary.base import Data, Density
 from corollary.border import as_given, check_count
 from corollary.engine.batches import Batch
+from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.generative.common import GenerativeModel
 from corollary.generative.denoisers import denoiser
@@ -251,7 +253,7 @@ class DDPM(Density, GenerativeModel):
 
     @property
     def _levels(self) -> Levels:
-        return Levels.of(self.schedule, self.n_steps)
+        return _levels(self.schedule, self.n_steps)
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         x, label = batch.inputs[0], batch.target
@@ -319,12 +321,13 @@ class DDPM(Density, GenerativeModel):
 
     def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
         how = {"steps": self.sampling_steps, "eta": 0.0, "ancestral": False, **how}
-        parts = []
-        for begin in range(0, n, TOGETHER):  # memory does not grow with n
-            part = slice(begin, min(n, begin + TOGETHER))
-            label = None if labels is None else labels[part]
-            x = self._noise((part.stop - part.start, *self.sample_shape_), rng)
-            parts.append(self._denoised(x, label, rng, **how))
+        parts, levels = [], self.n_steps if how["ancestral"] else how["steps"]
+        with current().bar(type(self).__name__, levels * -(-n // TOGETHER), 0) as show:
+            for begin in range(0, n, TOGETHER):  # memory does not grow with n
+                part = slice(begin, min(n, begin + TOGETHER))
+                label = None if labels is None else labels[part]
+                x = self._noise((part.stop - part.start, *self.sample_shape_), rng)
+                parts.append(self._denoised(x, label, rng, **how, show=show, done=len(parts) * levels))
         return torch.cat(parts)
 
     def _denoised(
@@ -337,10 +340,15 @@ class DDPM(Density, GenerativeModel):
         eta: float,
         ancestral: bool,
         known: Any = None,
+        show: Any = None,
+        done: int = 0,
     ) -> Tensor:
-        """Return x without its noise; ``known`` is (mask, x0) of what is given, put in again at every level."""
+        """Return x without its noise; ``known`` is (mask, x0) of what is given, put in again at every level.
+
+        ``show`` is told of every step, with ``done`` of them behind it.
+        """
         levels = self._levels
-        for t, s in self._times(self.n_steps if ancestral else steps):
+        for count, (t, s) in enumerate(self._times(self.n_steps if ancestral else steps), done + 1):
             x0, epsilon = self._predict_noise(x, t, label)
             z = self._noise(tuple(x.shape), rng) if (ancestral or eta) and s >= 0 else None
             if ancestral:
@@ -352,6 +360,8 @@ class DDPM(Density, GenerativeModel):
                 mask, given = known
                 kept = torch.full((len(x),), float(levels.kept[s]) if s >= 0 else 1.0, device=x.device)
                 x = torch.where(mask, noisy(given, self._noise(tuple(x.shape), rng), kept), x)
+            if show is not None:
+                show({"step": count})
         return x
 
     def complete(self, X, mask, *, label=None, steps=None):
@@ -424,6 +434,12 @@ class DDPM(Density, GenerativeModel):
     def bits_per_dimension(self, X):
         """Return the bound in bits per dimension of each sample; data on a grid count as discrete."""
         return self._scaling.bits(np.asarray(self._log_prob(self._query(X))), self.n_features_in_)
+
+
+@lru_cache(maxsize=8)
+def _levels(schedule: str, n: int) -> Levels:
+    with torch.inference_mode(False):
+        return Levels.of(schedule, n)
 
 
 def _strata(n: int) -> Iterator[tuple[int, int]]:

@@ -42,7 +42,7 @@ from corollary.engine.player import Player
 from corollary.engine.training import Training
 from corollary.generative.adversaries import Adversaries
 from corollary.generative.common import CHUNK, GenerativeModel
-from corollary.metrics import density_coverage, precision_recall
+from corollary.metrics.neighbours import Balls
 
 __all__ = ["GAN", "critic_loss", "generator_loss", "gradient_penalty", "slope_penalty"]
 
@@ -238,11 +238,14 @@ class GAN(GenerativeModel):
         return module.generator(z, batch.target)  # type: ignore[no-any-return]
 
     def _critic_objective(self, module: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        x, label = batch.inputs[0], batch.target
-        real, _ = self._scaling.forward(x, batch.noise(torch.rand, *x.shape[1:], like=x))
+        x, label, scaling = batch.inputs[0], batch.target, self._scaling
+        real, _ = scaling.forward(
+            x, batch.noise(torch.rand, *x.shape[1:], like=x) if scaling.step.any() else 0.0
+        )
         with torch.no_grad():
             fake = self._made(module, batch)
-        found = critic_loss(module.critic(real, label), module.critic(fake, label), self.loss)
+        both = module.critic(torch.cat([real, fake]), None if label is None else label.repeat(2))
+        found = critic_loss(*both.chunk(2), self.loss)
         wasserstein = self.loss.startswith("wasserstein")
         distance = -found.detach() if wasserstein else math.log(2) - found.detach() / 2
         if self.loss == "wasserstein-gp":
@@ -264,18 +267,15 @@ class GAN(GenerativeModel):
         k = min(NEIGHBOURS, len(x) - 1)
         if k < 1:
             return None
-        real = self._scaling.forward(x)[0].flatten(1).numpy()
+        balls = Balls(self._scaling.forward(x)[0].flatten(1).double(), k)
 
         def measure(module: nn.Module) -> dict[str, float]:
             like = next(module.parameters())
             given = x.to(like.device, like.dtype)
             codes = None if label is None else label.to(like.device)
             fake = self._made(module, Batch((given,), codes, size=len(given)))
-            drawn = fake.flatten(1).double().cpu().numpy()
-            if not np.isfinite(drawn).all():
-                return {}
-            density, coverage = density_coverage(real, drawn, k)
-            return {"coverage": coverage, "near": precision_recall(real, drawn, k)[0], "density": density}
+            drawn = fake.flatten(1).double().cpu()
+            return balls.judge(drawn) if bool(drawn.isfinite().all()) else {}
 
         return measure
 

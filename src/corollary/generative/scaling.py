@@ -8,7 +8,9 @@ uniform noise of one step: *dequantisation*. For :math:`\tilde x = x + u \delta`
 
 so bits per dimension of grid data are :math:`-(\log p + \sum_j \log \delta_j) / (d \log 2)` (2) and cannot be made as
 small as one likes. Then each feature is shifted and scaled, :math:`z = (\tilde x - m) / s`, or, for data in a bounded range,
-mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Densities change by
+mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Or the standardised features
+are made uncorrelated too, :math:`z = \Sigma^{-1/2} (\tilde x - m) / s` with the shrunk covariance :math:`\Sigma` of Ledoit and
+Wolf, so that a model that changes nothing is a Gaussian with all correlations. Densities change by
 
 .. math:: \log p(\tilde x) = \log p(z) + \textstyle\sum_j \log |\partial z_j / \partial x_j|. \tag{3}
 """
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 
 __all__ = ["Scaling", "grid_step"]
@@ -27,6 +30,7 @@ __all__ = ["Scaling", "grid_step"]
 MARGIN = 0.05  # a: how far the logit keeps from the ends of the range
 ROWS = 20_000  # rows that are looked at for a grid
 LEVELS = 2**16  # most steps between smallest and largest value of a grid
+FLAT = 1e-4  # least variance of a direction that is stretched to variance 1
 
 
 def grid_step(values: np.ndarray) -> float:
@@ -55,11 +59,13 @@ class Scaling(NamedTuple):
     All arrays have the shape of one sample, or can be broadcast to it.
     """
 
-    kind: str  # "standard": mean 0, variance 1; "signed": range to [-1, 1]; "logit": range to the real line
+    kind: str  # "standard": mean 0, variance 1; "white": and uncorrelated; "signed": range to [-1, 1]; "logit": to all reals
     step: np.ndarray  # of the grid; 0 where values are continuous
     low: np.ndarray  # the smallest value, where the grid begins
     shift: np.ndarray
     scale: np.ndarray
+    root: np.ndarray | None = None  # symmetric matrix (d, d) that makes standardised features uncorrelated
+    root_log_det: float = 0.0
 
     @classmethod
     def learn(cls, X: np.ndarray, kind: str = "standard", dequantise: bool = True) -> Self:
@@ -72,7 +78,7 @@ class Scaling(NamedTuple):
         high = flat.max(axis=0).astype(np.float64)
         if images:
             low, high = np.minimum(low, 0.0), np.maximum(high, 1.0)
-        if kind == "standard":
+        if kind in ("standard", "white"):
             shift = flat.mean(axis=0, dtype=np.float64) + step / 2
             spread = np.sqrt(flat.var(axis=0, dtype=np.float64) + step**2 / 12)
             scale = np.where(spread > 0, spread, 1.0)
@@ -80,11 +86,15 @@ class Scaling(NamedTuple):
             extent = np.where(high + step > low, high + step - low, 1.0)
             shift, scale = (low, extent) if kind == "logit" else (low + extent / 2, extent / 2)
         shape = (1, 1, 1) if images else (-1,)
-        return cls(kind, *(part.reshape(shape) for part in (step, low, shift, scale)))
+        parts = [part.reshape(shape) for part in (step, low, shift, scale)]
+        if kind != "white":
+            return cls(kind, *parts)
+        noise = np.random.default_rng(0).random(flat.shape)
+        return cls(kind, *parts, *_whitening((flat + noise * step - shift) / scale))
 
     def tensors(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return step, low, shift and scale as tensors of the same type and device."""
-        parts = (torch.as_tensor(part, dtype=like.dtype, device=like.device) for part in self[1:])
+        parts = (torch.as_tensor(part, dtype=like.dtype, device=like.device) for part in self[1:5])
         step, low, shift, scale = parts
         return step, low, shift, scale
 
@@ -97,13 +107,19 @@ class Scaling(NamedTuple):
             y = (MARGIN + (1 - 2 * MARGIN) * z).clamp(1e-6, 1 - 1e-6)
             slopes = slopes + math.log(1 - 2 * MARGIN) - y.log() - (-y).log1p()
             z = y.logit()
-        return z, slopes.flatten(1).sum(1)
+        log_det = slopes.flatten(1).sum(1)
+        if self.root is None:
+            return z, log_det
+        root = torch.as_tensor(self.root, dtype=x.dtype, device=x.device)
+        return z @ root, log_det + self.root_log_det
 
     def backward(self, z: Tensor, on_grid: bool = True) -> Tensor:
         """Return the data that z stands for; on the grid where there is one, unless that is not wanted."""
         step, low, shift, scale = self.tensors(z)
         if self.kind == "logit":
             z = (z.sigmoid() - MARGIN) / (1 - 2 * MARGIN)
+        if self.root is not None:
+            z = z @ torch.linalg.inv(torch.as_tensor(self.root, dtype=z.dtype, device=z.device))
         x = z * scale + shift
         if not on_grid:
             return x
@@ -118,3 +134,12 @@ class Scaling(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain values, for a fitted attribute."""
         return self._asdict()
+
+
+def _whitening(X: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the root of the inverse of the shrunk covariance of standardised rows, and its log-determinant."""
+    if len(X) < 2:
+        return np.eye(X.shape[1]), 0.0
+    values, vectors = np.linalg.eigh(ledoit_wolf(X, assume_centered=True)[0])
+    values = values.clip(FLAT)
+    return (vectors * values**-0.5) @ vectors.T, float(-0.5 * np.log(values).sum())

@@ -77,8 +77,25 @@ def density_coverage(real: Any, fake: Any, n_neighbors: int = 5, features: Any =
     1.0
     """
     x, y = _both(real, fake, n_neighbors, features, "density_coverage")
-    hits = _inside(x, _radii(x, n_neighbors), y)
-    return float(hits.sum().double() / (n_neighbors * len(y))), float(hits.any(1).double().mean())
+    found = Balls(x, n_neighbors).judge(y)
+    return found["density"], found["coverage"]
+
+
+class Balls:
+    """The balls of real samples (n, f), found once to judge one set of drawn samples after the other."""
+
+    def __init__(self, real: Tensor, n_neighbors: int) -> None:
+        self.real, self.n_neighbors = real, n_neighbors
+        self.radii = _radii(real, n_neighbors)
+
+    def judge(self, drawn: Tensor) -> dict[str, float]:
+        """Return density and coverage, eq. 2, and as ``near`` the precision of eq. 1."""
+        hits = _inside(self.real, self.radii, drawn)
+        return {
+            "coverage": float(hits.any(1).double().mean()),
+            "near": float(hits.any(0).double().mean()),
+            "density": float(hits.sum().double() / (self.n_neighbors * len(drawn))),
+        }
 
 
 def _both(real: Any, fake: Any, n_neighbors: int, features: Any, owner: str) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,9 @@ __all__ = [
     "MaskedAutoregressive",
     "Planar",
     "QRLinear",
+    "Reorder",
     "Reverse",
+    "SplitCoupling",
     "Squeeze",
     "soft_clip",
 ]
@@ -189,6 +191,48 @@ class AffineCoupling(nn.Module):
         return (z - shift) * (-log_scale).exp()
 
 
+class SplitCoupling(nn.Module):
+    """A coupling, eq. 5, between the first columns or channels and the rest: each network sees and moves one part only.
+
+    Parameters
+    ----------
+    n_first : int
+        How many columns or channels the first part has.
+    net : nn.Module
+        Called with the part that passes (and the context, if any), returns shift and raw log-scale of the other.
+    passes : {"first", "second"}, default="first"
+        Which part passes and decides.
+    slope : float, default=log(1000)
+        Bound on the log-scales.
+    """
+
+    def __init__(self, n_first: int, net: nn.Module, passes: str = "first", slope: float = SLOPE) -> None:
+        super().__init__()
+        self.n_first, self.passes, self.slope = n_first, passes, slope
+        self.net = net
+
+    def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return what passes, what moves, and the shift and log-scale that the first decides."""
+        a, b = x[:, : self.n_first], x[:, self.n_first :]
+        kept, moved = (a, b) if self.passes == "first" else (b, a)
+        out = self.net(kept) if context is None else self.net(kept, context)
+        shift, raw = out.chunk(2, 1)
+        return kept, moved, shift, soft_clip(raw, self.slope)
+
+    def _join(self, kept: Tensor, moved: Tensor) -> Tensor:
+        return torch.cat((kept, moved) if self.passes == "first" else (moved, kept), 1)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return z and the log-determinant."""
+        kept, moved, shift, log_scale = self._split(x, context)
+        return self._join(kept, torch.addcmul(shift, moved, log_scale.exp())), log_scale.flatten(1).sum(1)
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return x."""
+        kept, moved, shift, log_scale = self._split(z, context)
+        return self._join(kept, (moved - shift) * (-log_scale).exp())
+
+
 class MADE(nn.Module):
     """A network whose k-th outputs depend on the inputs before the k-th only, by masks on its weights.
 
@@ -277,6 +321,25 @@ class Reverse(nn.Module):
     def inverse(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """Return them in their old order."""
         return z.flatten(1).flip(1).reshape(z.shape)
+
+
+class Reorder(nn.Module):
+    """Put the columns into a fixed order."""
+
+    def __init__(self, order: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("order", order)
+        self.register_buffer("back", order.argsort())
+        self.order: Tensor
+        self.back: Tensor
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the columns in the new order; volumes stay."""
+        return x[:, self.order], x.new_zeros(len(x))
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return them in their old order."""
+        return z[:, self.back]
 
 
 class Squeeze(nn.Module):
