@@ -50,8 +50,6 @@ def models() -> dict[str, Any]:
 
 def bits(model: Any, X: np.ndarray) -> float:
     """Return the mean bits per dimension, where there is a density."""
-    if isinstance(model, VAE):
-        return float(-model.score(X) / (X[0].size * np.log(2)))
     return float(np.mean(model.bits_per_dimension(X))) if hasattr(model, "bits_per_dimension") else np.nan
 
 

@@ -443,6 +443,20 @@ def test_generators_are_ranked_by_what_they_draw_and_show_it():
     assert board.to_html().count("<img") >= len(board.ranked)
 
 
+def test_densities_of_images_are_in_bits_of_a_pixel_whoever_sees_what(monkeypatch):
+    """What sees images (a convolutional flow) and what sees rows (PCA) are measured in one unit: bits of a grey level."""
+    from sklearn.datasets import load_digits
+
+    from corollary import Flow
+
+    monkeypatch.setitem(Flow._training_defaults, "epochs", 2)
+    data = Dataset(load_digits().images[:240] / 16, kind="image", name="digits")
+    board = compare(data, task="density", systems=["ppca", "flows"], splits=2, rivals="baselines")
+    scores = {row["system"]: row["score"] for row in board.ranked}
+    assert 1.5 < scores["histograms"] < 3 < np.log2(17)
+    assert all(1.5 < score < 6 for score in scores.values())
+
+
 def test_real_images_are_better_draws_than_noise():
     from types import SimpleNamespace
 

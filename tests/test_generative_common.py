@@ -102,6 +102,24 @@ def test_white_features_are_uncorrelated():
     assert np.isfinite(Scaling.learn(twice, "white").root).all()
 
 
+def test_margins_are_a_density_of_every_column():
+    """Of a column on a grid the density integrates to one over the grid and far beyond it, and draws are inverted."""
+    X = np.column_stack([RNG.integers(0, 5, 200) ** 2, RNG.normal(size=200)]).astype(float)
+    scaling = Scaling.learn(X, "white")
+    margins = scaling._margins(torch.zeros(1))
+    assert margins.shaped.tolist() == [True, False]
+    x = torch.linspace(-60, 80, 560_001, dtype=torch.float64)
+    z, slopes = margins.forward(torch.stack([x, x], 1))
+    density = (slopes - 0.5 * (z.square() + np.log(2 * np.pi)))[:, 0].exp()
+    assert float(torch.trapezoid(density, x)) == pytest.approx(
+        1, abs=1e-4
+    )  # it jumps: the rule is of first order
+    assert (z[1:, 0] > z[:-1, 0]).all()
+    some = torch.linspace(-5, 5, 50, dtype=torch.float64)[:, None].expand(-1, 2)
+    back = margins.backward(some)
+    np.testing.assert_allclose(margins.forward(back)[0][:, 0], some[:, 0], atol=1e-9)
+
+
 def test_densities_are_of_the_data_as_given():
     """A continuous feature: the density integrates to one in the user's units, whatever they are."""
     x = np.random.default_rng(1).normal(7, 0.01, (500, 1))

@@ -191,7 +191,7 @@ def likelihood(model: Any, held: Dataset) -> dict[str, float]:
     """Return the mean log-likelihood of a sample in nats; of tables also in bits per dimension.
 
     Rows of a table are measured by :class:`~corollary.comparison.densities.DensityOfData`: with the noise of rounding
-    and in the units of the data.
+    and in the units of the data. A model that sees images as images knows their levels itself.
     """
     from corollary.comparison.densities import DensityOfData, bits_of_plain
 
@@ -199,6 +199,9 @@ def likelihood(model: Any, held: Dataset) -> dict[str, float]:
         return {"log-likelihood": float(model.score(held.X))}
     if isinstance(model, DensityOfData):
         return {"bits per dimension": model.bits_per_dimension(held.X), "log-likelihood": model.score(held.X)}
+    if held.kind == "image" and hasattr(model, "bits_per_dimension"):
+        bits = float(np.mean(model.bits_per_dimension(held.X)))
+        return {"bits per dimension": bits, "log-likelihood": -bits * np.log(2) * np.asarray(held.X[0]).size}
     X = _dense(held.X)
     if getattr(model, "likelihood_", "") == "bernoulli" and not np.isin(X, (0, 1)).all():
         must = "a Bernoulli likelihood is a probability of zeros and ones"

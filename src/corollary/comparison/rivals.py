@@ -125,9 +125,11 @@ def _scale(reading: dict[str, Any], found: Dataset) -> bool:
 
 
 def from_catalog(
-    entry: catalog.Entry, settings: Callable[[Any, Dataset], dict[str, Any]] | None = None
+    entry: catalog.Entry,
+    settings: Callable[[Any, Dataset], dict[str, Any]] | None = None,
+    kind: str | None = None,
 ) -> Rival:
-    """Return a system of the catalog with settings that fit the data.
+    """Return a system of the catalog with settings that fit the data, which it sees as of this kind if it can.
 
     A class may have its own: ``_compare_params(dataset)`` returns parameters for a training part.
     """
@@ -142,6 +144,8 @@ def from_catalog(
         return model.set_params(**params)
 
     group = "baseline" if entry.id in BASELINES else "corollary"
+    if kind in entry.also:
+        return Rival(entry.id, entry.name, group, kind, make)
     return Rival(entry.id, entry.name, group, entry.input, make, standardise=_by_scale(entry))
 
 
@@ -155,13 +159,15 @@ def _by_scale(entry: catalog.Entry) -> bool:
 
 
 BASELINES = {"baseline"}  # ids of the catalog that are there to be beaten
+WHOLE = {"density", "generation"}  # tasks in which images are seen as images by all who can
 
 
 def find(names: Sequence[Any] | None, role: str, dataset: Dataset, task: str, settings: Any) -> list[Rival]:
     """Return the rivals with these names, or all of the catalog that play the role on such data."""
+    kind = dataset.kind if task in WHOLE else None
     if names is not None:
         return [
-            from_catalog(catalog.find(name), settings) if isinstance(name, str) else given(name)
+            from_catalog(catalog.find(name), settings, kind) if isinstance(name, str) else given(name)
             for name in names
         ]
     kinds = inputs(dataset.kind)
@@ -174,7 +180,7 @@ def find(names: Sequence[Any] | None, role: str, dataset: Dataset, task: str, se
         from corollary.roletable import TASKS
 
         raise errors.value("compare", must, "none in the catalog", f"Tasks: {', '.join(TASKS)}.")
-    return [from_catalog(entry, settings) for entry in found]
+    return [from_catalog(entry, settings, kind) for entry in found]
 
 
 def _can(entry: catalog.Entry, dataset: Dataset) -> bool:

@@ -5,9 +5,10 @@ Data are mapped to independent standard normal numbers by layers with a known lo
 
 .. math:: \log p(x) = \sum_i \log \mathcal N(f(x)_i; 0, 1) + \log |\det \partial f / \partial x| \tag{1}
 
-is maximised; what is drawn is :math:`f^{-1}(z)`. Tables are standardised and made uncorrelated, images pass a logit, grids
+is maximised; what is drawn is :math:`f^{-1}(z)`. Columns of tables that lie on a grid are
+brought to normal shape by their histograms, others are standardised, and all are made uncorrelated; images pass a logit, grids
 are dequantised, and the Jacobians of all that are part of (1): densities are of the data as given. On a table the descent so
-begins at a Gaussian with the shrunk covariance of the data, and what it finds is better than that, or it stops there.
+begins at the columns' own distributions with all correlations, and what it finds is better than that, or it stops there.
 
 Log-scales are bounded in every layer and weights decay, and a part of the data is held out to say when to stop: a likelihood
 has no upper bound, and a flow that is free to stretch puts spikes on the training data.

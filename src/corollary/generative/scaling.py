@@ -8,9 +8,10 @@ uniform noise of one step: *dequantisation*. For :math:`\tilde x = x + u \delta`
 
 so bits per dimension of grid data are :math:`-(\log p + \sum_j \log \delta_j) / (d \log 2)` (2) and cannot be made as
 small as one likes. Then each feature is shifted and scaled, :math:`z = (\tilde x - m) / s`, or, for data in a bounded range,
-mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Or the standardised features
-are made uncorrelated too, :math:`z = \Sigma^{-1/2} (\tilde x - m) / s` with the shrunk covariance :math:`\Sigma` of Ledoit and
-Wolf, so that a model that changes nothing is a Gaussian with all correlations. Densities change by
+mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Or columns on a grid are
+brought to normal shape by their histograms (:mod:`corollary.generative.margins`), and what comes out is made uncorrelated by
+:math:`\Sigma^{-1/2}` with the shrunk covariance :math:`\Sigma` of Ledoit and Wolf: a model that then changes nothing has the
+columns' own distributions and all correlations between them. Densities change by
 
 .. math:: \log p(\tilde x) = \log p(z) + \textstyle\sum_j \log |\partial z_j / \partial x_j|. \tag{3}
 """
@@ -24,6 +25,8 @@ import numpy as np
 import torch
 from sklearn.covariance import ledoit_wolf
 from torch import Tensor
+
+from corollary.generative.margins import Margins
 
 __all__ = ["Scaling", "grid_step"]
 
@@ -59,12 +62,14 @@ class Scaling(NamedTuple):
     All arrays have the shape of one sample, or can be broadcast to it.
     """
 
-    kind: str  # "standard": mean 0, variance 1; "white": and uncorrelated; "signed": range to [-1, 1]; "logit": to all reals
+    kind: str  # "standard": mean 0, variance 1; "white": normal shape, uncorrelated; "signed": to [-1, 1]; "logit": to all reals
     step: np.ndarray  # of the grid; 0 where values are continuous
     low: np.ndarray  # the smallest value, where the grid begins
     shift: np.ndarray
     scale: np.ndarray
-    root: np.ndarray | None = None  # symmetric matrix (d, d) that makes standardised features uncorrelated
+    n: int = 0  # rows that were counted
+    below: np.ndarray | None = None  # their shares below each level of a grid, for "white"
+    root: np.ndarray | None = None  # symmetric matrix (d, d) that makes features uncorrelated, for "white"
     root_log_det: float = 0.0
 
     @classmethod
@@ -89,8 +94,17 @@ class Scaling(NamedTuple):
         parts = [part.reshape(shape) for part in (step, low, shift, scale)]
         if kind != "white":
             return cls(kind, *parts)
-        noise = np.random.default_rng(0).random(flat.shape)
-        return cls(kind, *parts, *_whitening((flat + noise * step - shift) / scale))
+        shaped = cls(kind, *parts, len(flat), Margins.count(flat, step, low))
+        noise = torch.from_numpy(np.random.default_rng(0).random(flat.shape))
+        root, log_det = _whitening(shaped.forward(torch.from_numpy(flat).double(), noise)[0].numpy())
+        return shaped._replace(root=root, root_log_det=log_det)
+
+    def _margins(self, like: Tensor) -> Margins | None:
+        if self.below is None or len(self.below) < 2:
+            return None
+        parts = (self.step, self.low, self.shift, self.scale, self.below)
+        wide = [torch.as_tensor(part, dtype=torch.float64, device=like.device) for part in parts]
+        return Margins(*wide, self.n)
 
     def tensors(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return step, low, shift and scale as tensors of the same type and device."""
@@ -107,6 +121,11 @@ class Scaling(NamedTuple):
             y = (MARGIN + (1 - 2 * MARGIN) * z).clamp(1e-6, 1 - 1e-6)
             slopes = slopes + math.log(1 - 2 * MARGIN) - y.log() - (-y).log1p()
             z = y.logit()
+        margins = self._margins(x)
+        if margins is not None:
+            normal, steep = margins.forward(x + u * step)
+            z = torch.where(margins.shaped, normal.to(x.dtype), z)
+            slopes = torch.where(margins.shaped, steep.to(x.dtype), slopes)
         log_det = slopes.flatten(1).sum(1)
         if self.root is None:
             return z, log_det
@@ -120,7 +139,9 @@ class Scaling(NamedTuple):
             z = (z.sigmoid() - MARGIN) / (1 - 2 * MARGIN)
         if self.root is not None:
             z = z @ torch.linalg.inv(torch.as_tensor(self.root, dtype=z.dtype, device=z.device))
-        x = z * scale + shift
+        x, margins = z * scale + shift, self._margins(z)
+        if margins is not None:
+            x = torch.where(margins.shaped, margins.backward(z).to(z.dtype), x)
         if not on_grid:
             return x
         rounded = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
@@ -137,7 +158,7 @@ class Scaling(NamedTuple):
 
 
 def _whitening(X: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the root of the inverse of the shrunk covariance of standardised rows, and its log-determinant."""
+    """Return the root of the inverse of the shrunk covariance of centred rows, and its log-determinant."""
     if len(X) < 2:
         return np.eye(X.shape[1]), 0.0
     values, vectors = np.linalg.eigh(ledoit_wolf(X, assume_centered=True)[0])

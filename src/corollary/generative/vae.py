@@ -390,6 +390,10 @@ class VAE(Transformer, Density, GenerativeModel):
             X, lambda x: importance_log_prob(self.module_, x.flatten(1), noise.to(x.device)), chunk
         )
 
+    def bits_per_dimension(self, X):
+        """Return the importance-weighted bound in bits per dimension of each sample; of a density if "gaussian"."""
+        return -np.asarray(self.score_samples(X)) / (self.n_features_in_ * math.log(2))
+
     def _sample(self, n: int, rng: np.random.Generator, codes: Any = None, **how: Any) -> np.ndarray:
         z = rng.standard_normal((n, self.latent))
         x = self._forward(z, self.module_.mean)

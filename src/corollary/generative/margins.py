@@ -1,0 +1,88 @@
+r"""Columns on a grid, each brought to normal shape by its own histogram.
+
+With the smoothed shares of the levels of a column, spread evenly over their steps, as a density :math:`h` with distribution
+function :math:`H`, and :math:`n` rows,
+
+.. math::
+    F(x) = (1 - \epsilon)\, H(x) + \epsilon\, \Phi\Bigl( \frac{x - m}{s} \Bigr), \qquad \epsilon = \frac1{n + 1},
+    \qquad z = \Phi^{-1}(F(x)), \tag{1}
+
+is standard normal if x has the density :math:`F'`. The Gaussian, worth one row, makes nothing impossible. The log-slope of z is
+:math:`\log F'(x) - \log \varphi(z)` (2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Margins"]
+
+MOST = 256  # levels of a column that is described by its histogram
+SMOOTHING = 0.5  # added to every count
+LOG_2PI = math.log(2 * math.pi)
+FAR = 30.0  # deviations outside the grid within which an inverse is looked for
+HALVINGS = 60
+
+
+class Margins(NamedTuple):
+    """Histograms of columns; a column without one has no shares and is left to others."""
+
+    step: Tensor  # (d,)
+    low: Tensor
+    mean: Tensor
+    deviation: Tensor
+    below: Tensor  # (levels + 1, d): share of the rows below each level, 1 above the last
+    n: int
+
+    @staticmethod
+    def count(X: np.ndarray, step: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """Return the shares below each level (levels + 1, d) of columns on grids; zeros where there is no histogram."""
+        safe = np.where(step > 0, step, 1.0)
+        highest = np.rint((X.max(0) - low) / safe)
+        shaped = (step > 0) & (highest < MOST)
+        sides = int(highest[shaped].max()) + 1 if shaped.any() else 0
+        below = np.zeros((sides + 1, X.shape[1]))
+        for j in np.flatnonzero(shaped):
+            levels = int(highest[j]) + 1
+            counts = np.bincount(np.rint((X[:, j] - low[j]) / step[j]).astype(int), minlength=levels)
+            below[1 : levels + 1, j] = np.cumsum(counts + SMOOTHING) / (counts + SMOOTHING).sum()
+            below[levels + 1 :, j] = 1.0
+        return below
+
+    @property
+    def shaped(self) -> Tensor:
+        """Which columns have a histogram (d,)."""
+        return self.below[-1] > 0
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return z of eq. 1 and the log-slopes of eq. 2, of the shape of x, in float64."""
+        x, epsilon = x.double(), 1 / (self.n + 1)
+        place = (x - self.low) / torch.where(self.step > 0, self.step, 1.0)
+        level = place.floor().clamp(0, max(len(self.below) - 2, 0)).long()
+        before, after = self.below.gather(0, level), self.below.gather(0, level + 1)
+        inside = (place >= 0) & (after > before)
+        share = before + (after - before) * (place - level).clamp(0, 1)
+        t = (x - self.mean) / self.deviation
+        density = (1 - epsilon) * torch.where(inside, (after - before) / self.step, 0.0)
+        density = density + epsilon * torch.exp(-0.5 * (t.square() + LOG_2PI)) / self.deviation
+        lower = (1 - epsilon) * share + epsilon * torch.special.ndtr(t)
+        upper = (1 - epsilon) * (1 - share) + epsilon * torch.special.ndtr(-t)
+        tail = torch.special.ndtri(torch.minimum(lower, upper).clamp_min(1e-300))  # exact on both sides
+        z = torch.where(lower < upper, tail, -tail)
+        return z, density.clamp_min(1e-300).log() + 0.5 * (z.square() + LOG_2PI)
+
+    def backward(self, z: Tensor) -> Tensor:
+        """Return the x of z, by halving an interval."""
+        z = z.double()
+        reach = FAR * self.deviation + self.step * len(self.below)
+        low, high = (self.low + sign * reach + torch.zeros_like(z) for sign in (-1, 1))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = self.forward(middle)[0] > z
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        return (low + high) / 2
