@@ -305,8 +305,10 @@ def against_nflows(draw: Draw) -> Pair:
 def gan_step(draw: Draw) -> Pair:
     """GAN training against a hand-written loop
 
-    Ours also measures coverage after every epoch, averages the weights and can be resumed.
+    Both average the generator's weights. Ours also measures coverage after every epoch, and can be resumed.
     """
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
     from corollary import GAN, Training
     from corollary.generative.adversaries import Adversaries
 
@@ -323,6 +325,7 @@ def gan_step(draw: Draw) -> Pair:
             epochs=epochs, batch_size=batch, learning_rate=rates[0], optimizer_options={"betas": (0.5, 0.9)}
         )
         model = GAN(
+            "non-saturating",
             latent=latent,
             width=width,
             n_layers=3,
@@ -338,6 +341,7 @@ def gan_step(draw: Draw) -> Pair:
         critic, generator = nets.critic, nets.generator
         first = torch.optim.Adam(critic.parameters(), rates[1], betas=(0.5, 0.9))
         second = torch.optim.Adam(generator.parameters(), rates[0], betas=(0.5, 0.9))
+        mean = AveragedModel(generator, multi_avg_fn=get_ema_multi_avg_fn(0.995))
         for _ in range(epochs):
             sums = [0.0, 0.0]
             for rows in torch.randperm(n).split(batch):
@@ -353,6 +357,7 @@ def gan_step(draw: Draw) -> Pair:
                 second.zero_grad()
                 loss.backward()
                 second.step()
+                mean.update_parameters(generator)
                 sums[1] += loss.item() * len(rows) / n
         return {"critic_loss": sums[0], "generator_loss": sums[1]}
 

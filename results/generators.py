@@ -42,7 +42,7 @@ def models() -> dict[str, Any]:
         "coupling flow": Flow("coupling", random_state=0),
         "autoregressive flow": Flow("autoregressive", hidden_layer_sizes=(1024,), random_state=0),
         "PixelCNN": PixelCNN(output="logistic-mixture", n_layers=5, width=24, random_state=0),
-        "GAN": GAN(spectral_norm=True, latent=64, random_state=0),
+        "GAN": GAN("non-saturating", spectral_norm=True, latent=64, random_state=0),
         "DDPM": DDPM(random_state=0),
     }
     return {name: model.set_params(training=plans[name]) for name, model in made.items()}

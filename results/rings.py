@@ -11,13 +11,21 @@ import numpy as np
 from corollary import GAN, Training
 from results.tables import at_least, page
 
-SEEDS = int(os.environ.get("RINGS_SEEDS", "5"))
-EPOCHS = int(os.environ.get("RINGS_EPOCHS", "150"))
+SEEDS = {
+    "ring": int(os.environ.get("RINGS_SEEDS", "5")),
+    "grid": int(os.environ.get("RINGS_GRID_SEEDS", "2")),
+}
+EPOCHS = {
+    "ring": int(os.environ.get("RINGS_EPOCHS", "30")),
+    "grid": int(os.environ.get("RINGS_EPOCHS", "30")) * 2,
+}
 LOSSES = ("minimax", "non-saturating", "wasserstein", "wasserstein-gp")
 DEVIATION = 0.05
 TEXT = """2,000 points of 8 Gaussians on a circle of radius 2, or of 25 on a grid of spacing 1, deviation 0.05. *Modes*: with at
-least 1 % of 2,000 draws within four deviations; *good*: share of draws that are. Mean over {seeds} seeds, {epochs} epochs of
-batches of 64, networks of three layers of 128 units, averaged weights."""
+least 1 % (grid: 0.5 %) of 2,000 draws within four deviations, the least of all seeds in brackets; *good*: share of draws that are
+within four deviations of some mode. *Noise*, the trivial generator: a Gaussian with the data's mean and covariance. `GAN` with
+its defaults but for loss and moves; {ring} epochs of 32 updates and {ring_seeds} seeds on the ring, {grid} epochs and
+{grid_seeds} seeds on the grid."""
 
 
 def centres(kind: str) -> np.ndarray:
@@ -34,35 +42,35 @@ def judged(drawn: np.ndarray, means: np.ndarray) -> tuple[int, float]:
     distance = np.linalg.norm(drawn[:, None] - means, axis=2)
     good = distance.min(1) < 4 * DEVIATION
     hits = np.bincount(distance.argmin(1)[good], minlength=len(means))
-    return int((hits >= 0.01 * len(drawn)).sum()), float(good.mean())
+    return int((hits >= (0.01 if len(means) < 10 else 0.005) * len(drawn)).sum()), float(good.mean())
 
 
 def run(out: Path) -> dict[str, Any]:
-    """Fit them all; the best two must find 7.5 of the 8 modes of the ring on average."""
+    """Fit them all; the best two games must find 7.5 of the 8 modes of the ring on average, and the default be one."""
     rows, found = [], {}
     for kind in ("ring", "grid"):
         means = centres(kind)
         rng = np.random.default_rng(0)
         X = means[rng.integers(len(means), size=2000)] + DEVIATION * rng.standard_normal((2000, 2))
+        noise = judged(rng.multivariate_normal(X.mean(0), np.cov(X.T), 2000), means)
+        rows.append((kind, "noise", "", f"{noise[0]} of {len(means)}", noise[1]))
         for loss in LOSSES:
             for rule in ("alternating", "extragradient"):
-                plan = Training(epochs=EPOCHS, learning_rate=1e-3)
+                plan = Training(epochs=EPOCHS[kind])
                 models = [
-                    GAN(loss, rule=rule, latent=8, width=128, training=plan, random_state=seed)
-                    for seed in range(SEEDS)
+                    GAN(loss, rule=rule, training=plan, random_state=seed) for seed in range(SEEDS[kind])
                 ]
                 scores = [judged(model.fit(X.astype(np.float32)).sample(2000), means) for model in models]
                 modes, good = np.mean(scores, 0).tolist()
-                rows.append((kind, loss, rule, f"{modes:.1f} of {len(means)}", good))
+                least = min(score[0] for score in scores)
+                rows.append((kind, loss, rule, f"{modes:.1f} of {len(means)} ({least})", good))
                 found[kind, loss, rule] = modes
+                print(*rows[-1], flush=True)
     headings = ("data", "loss", "moves", "modes", "good")
-    page(
-        out / "rings.md",
-        "Modes of a ring and a grid",
-        TEXT.format(seeds=SEEDS, epochs=EPOCHS),
-        headings,
-        rows,
-    )
+    sizes = {"ring": EPOCHS["ring"], "grid": EPOCHS["grid"]}
+    sizes |= {"ring_seeds": SEEDS["ring"], "grid_seeds": SEEDS["grid"]}
+    page(out / "rings.md", "Modes of a ring and a grid", TEXT.format(**sizes), headings, rows)
     best = sorted((modes for (kind, *_), modes in found.items() if kind == "ring"), reverse=True)
     at_least(best[1], 7.5, "modes of the second best game on the ring")
+    at_least(found["ring", "wasserstein-gp", "alternating"], 7.5, "modes of the default on the ring")
     return {" ".join(key): modes for key, modes in found.items()}

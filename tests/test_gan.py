@@ -146,17 +146,17 @@ def test_collapse_is_seen():
 
 
 def test_a_ring_of_eight():
-    """Some 300 updates: every mode but at most two gets its samples, and the history shows how coverage grew."""
-    plan = Training(epochs=40, learning_rate=2e-3, average=0.98)
-    model = GAN(latent=2, width=64, training=plan, random_state=0).fit(ring())
+    """Some 300 updates: every mode but at most one gets its samples, and the history shows how coverage grew."""
+    plan = Training(epochs=40, learning_rate=3e-3, average=0.98)
+    model = GAN(latent=2, training=plan, random_state=0).fit(ring())
     drawn = model.sample(800)
     angle = 2 * np.pi * np.arange(8) / 8
     centres = 2 * np.stack([np.cos(angle), np.sin(angle)], 1)
     distance = np.linalg.norm(drawn[:, None] - centres, axis=2)
     hits = np.bincount(distance.argmin(1)[distance.min(1) < 0.5], minlength=8)
-    assert (hits >= 10).sum() >= 6
+    assert (hits >= 10).sum() >= 7
     first, last = model.history_[0], model.history_[-1]
-    assert last["coverage"] > first["coverage"] + 0.2 and last["near"] > first["near"]
+    assert last["coverage"] > first["coverage"] + 0.15 and last["near"] > first["near"]
 
 
 def test_the_report_says_how_much_is_covered():

@@ -140,7 +140,7 @@ class UNetDenoiser(nn.Module):
                 now = out
             self.up.append(blocks)
         doubled = widths[:0:-1] if full else []
-        self.double = nn.ModuleList(nn.Conv2d(w, w, 3, padding=1) for w in doubled)
+        self.smooth = nn.ModuleList(nn.Conv2d(w, w, 3, padding=1) for w in doubled)
         self.norm = nn.GroupNorm(_groups(width), width)
         self.outlet = nn.Conv2d(width, channels, 3, padding=1)
         nn.init.zeros_(self.outlet.weight)
@@ -171,7 +171,7 @@ class UNetDenoiser(nn.Module):
                 x = block(torch.cat([x, kept.pop()], 1), c)
             if i < self.depth:
                 x = F.interpolate(x, scale_factor=2.0)
-                x = self.double[i](x) if self.full else x
+                x = self.smooth[i](x) if self.full else x
         out: Tensor = self.outlet(F.silu(self.norm(x)))
         return out[:, :, :h, :w]
 
@@ -188,7 +188,7 @@ class UNetDenoiser(nn.Module):
             (net.outlet, given.conv_out),
         ]
         parts += [(ours, level.downsamplers[0].conv) for ours, level in zip(net.halve, given.down_blocks)]
-        parts += [(ours, level.upsamplers[0].conv) for ours, level in zip(net.double, given.up_blocks)]
+        parts += [(ours, level.upsamplers[0].conv) for ours, level in zip(net.smooth, given.up_blocks)]
         blocks: list[tuple[Any, Any]] = [
             (ours, level.resnets[0]) for ours, level in zip(net.down, given.down_blocks)
         ]

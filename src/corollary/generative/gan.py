@@ -90,18 +90,19 @@ class GAN(GenerativeModel):
 
     Parameters
     ----------
-    loss : {"non-saturating", "minimax", "wasserstein", "wasserstein-gp"}, default="non-saturating"
-        What is played for, eqs. 1 to 6.
+    loss : {"wasserstein-gp", "wasserstein", "non-saturating", "minimax"}, default="wasserstein-gp"
+        What is played for, eqs. 1 to 6. The first finds all modes most surely; the last two are faster.
     latent : int, default=16
         Dimension of the noise.
     rule : {"alternating", "extragradient", "simultaneous"}, default="alternating"
         How the players move: one after the other, or by the gradients one step ahead, which circles less.
     critic_steps : int, optional
-        Moves of the critic for each of the generator; by default 5 for the Wasserstein losses and 1 for the others.
+        Moves of the critic for each of the generator; by default 1, for the Wasserstein losses 2 on tables and 5 on images.
     critic_learning_rate : float, optional
         The critic's own learning rate; that of ``training`` by default.
-    penalty : float, default=10.0
-        Weight of eq. 6 with loss="wasserstein-gp". More keeps the critic smoother.
+    penalty : float, optional
+        Weight of eq. 6 with loss="wasserstein-gp"; by default 0.1 on tables and 10 on images. More keeps the critic smoother,
+        and everything slower.
     spectral_norm : bool, default=False
         Whether the layers of the critic are divided by their largest singular value.
     width : int, optional
@@ -150,20 +151,13 @@ class GAN(GenerativeModel):
     """
 
     _takes_more = False  # a game of two losses has none to validate
-    _training_defaults = {
-        "epochs": 200,
-        "learning_rate": 5e-4,
-        "batch_size": 64,
-        "optimizer_options": {"betas": (0.5, 0.9)},
-        "average": 0.995,
-    }
     _parameter_constraints = {
         "loss": [StrOptions(set(LOSSES))],
         "latent": [Interval(Integral, 1, None, closed="left")],
         "rule": [StrOptions({"alternating", "extragradient", "simultaneous"})],
         "critic_steps": [None, Interval(Integral, 1, None, closed="left")],
         "critic_learning_rate": [None, Interval(Real, 0, None, closed="neither")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
+        "penalty": [None, Interval(Real, 0, None, closed="left")],
         "spectral_norm": ["boolean"],
         "width": [None, Interval(Integral, 1, None, closed="left")],
         "n_layers": [None, Interval(Integral, 1, None, closed="left")],
@@ -173,13 +167,13 @@ class GAN(GenerativeModel):
 
     def __init__(
         self,
-        loss="non-saturating",
+        loss="wasserstein-gp",
         *,
         latent=16,
         rule="alternating",
         critic_steps=None,
         critic_learning_rate=None,
-        penalty=10.0,
+        penalty=None,
         spectral_norm=False,
         width=None,
         n_layers=None,
@@ -206,6 +200,20 @@ class GAN(GenerativeModel):
 
     # --- learning ----------------------------------------------------------------------------------------
 
+    @property
+    def _images(self) -> bool:
+        return len(getattr(self, "sample_shape_", ())) == 3
+
+    @property
+    def _training_defaults(self) -> dict[str, Any]:
+        return {
+            "epochs": 200,
+            "learning_rate": 5e-4 if self._images else 1e-3,
+            "batch_size": 64,
+            "optimizer_options": {"betas": (0.5, 0.9)},
+            "average": 0.995,
+        }
+
     def _module(self) -> Adversaries:
         sizes = (self.n_classes_, self.width, self.n_layers, self.spectral_norm)
         return Adversaries(tuple(self.sample_shape_), self.latent, *sizes).to(getattr(torch, self.dtype_))
@@ -222,7 +230,7 @@ class GAN(GenerativeModel):
             Player(
                 self._critic_objective,
                 "critic",
-                steps=self.critic_steps or (5 if self.loss.startswith("wasserstein") else 1),
+                steps=self.critic_steps or self._usual_steps(),
                 project=_clip if self.loss == "wasserstein" else None,
                 **({"learning_rate": self.critic_learning_rate} if self.critic_learning_rate else {}),
             ),
@@ -232,6 +240,9 @@ class GAN(GenerativeModel):
         return self._descend(
             players, TensorBatches(x, label), rule=self.rule, validate=self._collapse(x, label)
         )
+
+    def _usual_steps(self) -> int:
+        return 1 if not self.loss.startswith("wasserstein") else 5 if self._images else 2
 
     def _made(self, module: Any, batch: Batch) -> Tensor:
         z = batch.noise(torch.randn, self.latent, like=batch.inputs[0])
@@ -251,7 +262,8 @@ class GAN(GenerativeModel):
         if self.loss == "wasserstein-gp":
             u = batch.noise(torch.rand, like=x)
             penalty = gradient_penalty(lambda between: module.critic(between, label), real, fake, u)
-            found = found + self.penalty * penalty
+            weight = self.penalty if self.penalty is not None else 10.0 if self._images else 0.1
+            found = found + weight * penalty
         return found, {"distance": distance}
 
     def _generator_objective(self, module: Any, batch: Batch) -> Tensor:

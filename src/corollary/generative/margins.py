@@ -65,13 +65,14 @@ class Margins(NamedTuple):
         place = (x - self.low) / torch.where(self.step > 0, self.step, 1.0)
         level = place.floor().clamp(0, max(len(self.below) - 2, 0)).long()
         before, after = self.below.gather(0, level), self.below.gather(0, level + 1)
-        inside = (place >= 0) & (after > before)
-        share = before + (after - before) * (place - level).clamp(0, 1)
+        within = place - level
+        inside = (within >= 0) & (within < 1)
+        share = before + (after - before) * within.clamp(0, 1)
         t = (x - self.mean) / self.deviation
         density = (1 - epsilon) * torch.where(inside, (after - before) / self.step, 0.0)
         density = density + epsilon * torch.exp(-0.5 * (t.square() + LOG_2PI)) / self.deviation
-        lower = (1 - epsilon) * share + epsilon * torch.special.ndtr(t)
-        upper = (1 - epsilon) * (1 - share) + epsilon * torch.special.ndtr(-t)
+        lower = (1 - epsilon) * share + epsilon * _phi(t)
+        upper = (1 - epsilon) * (1 - share) + epsilon * _phi(-t)
         tail = torch.special.ndtri(torch.minimum(lower, upper).clamp_min(1e-300))  # exact on both sides
         z = torch.where(lower < upper, tail, -tail)
         return z, density.clamp_min(1e-300).log() + 0.5 * (z.square() + LOG_2PI)
@@ -86,3 +87,8 @@ class Margins(NamedTuple):
             above = self.forward(middle)[0] > z
             low, high = torch.where(above, low, middle), torch.where(above, middle, high)
         return (low + high) / 2
+
+
+def _phi(t: Tensor) -> Tensor:
+    """Return the normal distribution function, also where it is tiny."""
+    return 0.5 * torch.special.erfc(-t / math.sqrt(2))
