@@ -16,8 +16,8 @@ SEEDS = {
     "grid": int(os.environ.get("RINGS_GRID_SEEDS", "2")),
 }
 EPOCHS = {
-    "ring": int(os.environ.get("RINGS_EPOCHS", "30")),
-    "grid": int(os.environ.get("RINGS_EPOCHS", "30")) * 2,
+    "ring": int(os.environ.get("RINGS_EPOCHS", "20")),
+    "grid": int(os.environ.get("RINGS_EPOCHS", "20")) * 2,
 }
 LOSSES = ("minimax", "non-saturating", "wasserstein", "wasserstein-gp")
 DEVIATION = 0.05
