@@ -37,11 +37,8 @@ def fit(model, X, y, loss=F.cross_entropy, epochs=15, batch=32, make=torch.optim
 """
 
 END = 'report = corollary.diagnose(model, (X[:400], y[:400]), (X[400:], y[400:]), loss="cross_entropy")'
-KNOWN = (
-    "report = corollary.diagnose(\n    "
-    + END[len("report = corollary.diagnose(") : -1]
-    + ", optimizer=optimizer, batch_size=32\n)"
-)
+KNOWN = END.replace("diagnose(", "diagnose(\n    ")[:-1] + ", optimizer=optimizer, batch_size=32\n)"
+
 
 EXAMPLES: dict[str, str] = {
     "not-finite-data": f"X[7, 2] = float(\"nan\")\nmodel = net(8, 16, 2)\n{END}",

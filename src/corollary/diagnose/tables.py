@@ -21,6 +21,7 @@ __all__ = ["Graph", "Reader", "dense", "graph_of"]
 WIDE = 300  # columns of words or steps at most
 DIRECTIONS = 30  # that stand for longer sequences
 FITTED = 1000  # rows that they are found in
+PLACES = 32  # words of a text up to which every place has a column of its own
 HOPS = 3  # means of neighbours of neighbours
 LARGE = 4000  # nodes up to which a matrix of all pairs is formed
 
@@ -111,6 +112,17 @@ class Reader:
                 parts.append(self._columns(i, t[torch.as_tensor(rows).to(t.device)]))
         return np.concatenate(parts, 1) if parts else np.zeros((len(rows), 1), np.float32)
 
+    def without_place(self, samples: Samples, rows: np.ndarray, column: int) -> np.ndarray | None:
+        """Return the table of texts without the words at one place, where a column is about a place; None otherwise."""
+        given = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor)]
+        if len(given) != 1 or given[0].ndim != 2 or given[0].is_floating_point() or not self._are_words(0):
+            return None
+        words = self._vocabulary(0)
+        place = column - len(words)
+        if place < 0 or given[0].shape[1] > PLACES:
+            return None
+        return tokens(np.delete(given[0].cpu().numpy()[rows], place, axis=1), words)
+
     def _columns(self, i: int, t: Tensor) -> np.ndarray:
         if t.ndim == 2 and not t.is_floating_point() and t.shape[1] > 1 and self._are_words(i):
             return tokens(t.cpu().numpy(), self._vocabulary(i))
@@ -162,7 +174,7 @@ def tokens(ids: np.ndarray, words: np.ndarray) -> np.ndarray:
     r = np.repeat(np.arange(len(ids)), ids.shape[1])
     flat = at.ravel()
     np.add.at(counts, (r[flat >= 0], flat[flat >= 0]), 1)
-    ends = at[:, [0, -1]] if ids.shape[1] > 16 else at
+    ends = at[:, [0, -1]] if ids.shape[1] > PLACES else at
     return np.concatenate([counts, ends.astype(np.float32)], 1)
 
 
