@@ -53,6 +53,12 @@ def oversmoothing(exam: Exam) -> None:
         said += f"; simple models gain {near:.2f} from two averages and {far:.2f} from all"
         where = states[-1].where
         exam.find("oversmoothing", alike, said, where=where, sure=0.9, evidence={"profile": profile})
+        for cause in (
+            "dead-units",
+            "symmetric-initialisation",
+        ):  # units that are alike on nodes that are alike
+            if cause in exam.sure:
+                exam.sure[cause] = min(exam.sure[cause], 0.5)
 
 
 def _gain_at(exam: Exam, graph: Graph, hops: int) -> float:
@@ -306,6 +312,8 @@ def bottleneck(exam: Exam) -> None:
     if not (inner_narrow or code):
         return
     if s.task == "reconstruction":
+        if hasattr(s.net, "encode"):
+            return  # a variational code is narrow by design, and as wide as its prior lets it
         _narrow_code(exam, states[narrow][0], width)
         return
     if width >= 16 or _fine(exam):

@@ -420,6 +420,9 @@ def _shape_votes(
         for c in votes:
             if c in (small, large) and odd.get(c, 0) < 0.5:
                 votes[c] -= 0.6
+                gained = room.loss - runs[c].loss if c in runs else 0.0
+                if not gained > 0.15 * constant:  # what is left is little beside what was learned
+                    votes[c] = -1.0
 
 
 def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
@@ -469,8 +472,8 @@ def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> N
 
 def _demote(exam: Exam) -> None:
     """Doubt faults of units that learn from where they are as soon as one setting is changed: they are its consequence."""
-    for cause in ("dead-units", "saturated-units", "vanishing-gradient"):
-        if cause in exam.sure:
+    for cause, began in (("dead-units", "dead at the start"), ("saturated-units", "saturated at the start")):
+        if cause in exam.sure and not (exam.facts.get(began) or 0.0) > 0.3:
             exam.sure[cause] = min(exam.sure[cause], 0.5)
 
 
@@ -542,4 +545,20 @@ def scaled_inputs(exam: Exam) -> None:
                   where=where, evidence=evidence, repair=repair, sure=0.9)  # fmt: skip
 
 
-CHECKS = (scaled_inputs, interventions)
+def doubtful_units(exam: Exam) -> None:
+    """Whether dead units hold the model back: they do if the same net learns more from new weights than from these."""
+    if not exam.has("dead-units") or (exam.facts.get("dead at the start") or 0.0) > 0.3:
+        return
+    if exam.lab is None or exam.subject.output is None or exam.sure["dead-units"] < 0.6:
+        return
+    trials = exam.facts.setdefault("trials", Trials(exam))
+    long = {"rate": 3e-3, "steps": 3 * trials.steps}
+    here, new = trials.good("long", **long), trials.good("new long", "new", **long)
+    exam.facts["from here and anew"] = [here.loss, new.loss]
+    scale = level(exam)
+    slack = 0.05 * scale if math.isfinite(scale) else 0.0
+    if here.loss <= 1.15 * new.loss + slack:
+        exam.drop("dead-units")
+
+
+CHECKS = (scaled_inputs, doubtful_units, interventions)

@@ -258,6 +258,8 @@ def loop(exam: Exam) -> None:
         _left_gradients(exam)
         return
     net = copied(s.given)
+    if exam.facts.get("weights broken"):  # where it diverged nothing can be seen
+        net = s.twin("initial" if s.initial is not None else "new")
     net.train()
     rows = s.train if s.train.whole else s.train.take(np.arange(min(s.train.n, s.settings.batch_size or 32)))
     batch = _batch(rows)

@@ -161,12 +161,13 @@ def fragile(exam: Exam) -> None:
         return
     y = y.reshape(-1).long().cpu()
     net = s.twin().eval()
-    radius, right = _radius(s, net, rows, y)
+    flat = dense(s.train.x).reshape(s.train.n, -1)
+    unit = np.maximum(flat.std(0), 1e-3 * flat.std() + 1e-12)  # every feature in its own deviations
+    radius, right = _radius(s, net, rows, y, torch.from_numpy(unit).float())
     if right.sum() < 15:
         return
-    flat = dense(s.train.x).reshape(s.train.n, -1)
     labels = s.train.y.reshape(-1).cpu().numpy().astype(int)
-    mine = dense(rows.x).reshape(rows.n, -1)
+    flat, mine = flat / unit, dense(rows.x).reshape(rows.n, -1) / unit
     apart = []
     for label in np.unique(y.numpy()):
         other = flat[labels != label]
@@ -179,6 +180,7 @@ def fragile(exam: Exam) -> None:
     for mask, d in apart:
         distance[mask] = d
     share = radius[right] / np.maximum(distance[right] / 2, 1e-12)
+    exam.facts["sup radius"] = _sup_share(flat, labels, exam, s, net, rows, y, unit, right)
     exam.facts["radius"] = float(np.median(radius[right]))
     exam.facts["radius share"] = float(np.median(share))
     size = float(np.sqrt(np.square(flat - flat.mean(0)).mean()))
@@ -193,7 +195,33 @@ def fragile(exam: Exam) -> None:
         exam.find("adversarially-fragile", float(np.median(share)), said, where="inputs", sure=0.7)
 
 
-def _radius(s: Any, net: Any, rows: Any, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _sup_share(
+    flat: np.ndarray, labels: np.ndarray, exam: Exam, s: Any, net: Any, rows: Any, y: Tensor, unit: np.ndarray, right: np.ndarray
+) -> list[float]:  # fmt: skip
+    """Return how far every feature must move at once, in deviations, for another answer, and what one feature alone would allow.
+
+    The first is the gap over the sum of absolute slopes; the second half the largest difference of two classes' means.
+    """
+    device, dtype = s.place(net)
+    moved = rows.to(device, dtype)
+    x = moved.x.detach().clone().requires_grad_(True)
+    with quiet(net), torch.enable_grad():
+        q = moved.replaced(x)
+        z = main_output(net(*q.args, **q.kwargs)).float()
+        if z.ndim == 1 or z.shape[1] == 1:
+            v = z.reshape(-1)
+            z = torch.stack([-v / 2, v / 2], 1)
+        own = z.gather(1, y.to(z.device)[:, None])[:, 0]
+        gap = own - z.scatter(1, y.to(z.device)[:, None], float("-inf")).max(1).values
+        (g,) = torch.autograd.grad(gap.sum(), x)
+    slope = (g.reshape(len(g), -1).float().cpu() * torch.from_numpy(unit).float()).abs().sum(1)
+    reach = (gap.detach().float().cpu() / slope.clamp_min(1e-20)).numpy()[right]
+    means = np.stack([flat[labels == c].mean(0) for c in np.unique(labels)])
+    apart = [np.abs(a - b).max() / 2 for i, a in enumerate(means) for b in means[i + 1 :]]
+    return [float(np.median(reach)), float(np.median(apart))]
+
+
+def _radius(s: Any, net: Any, rows: Any, y: Tensor, unit: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the distance to the decision border, to first order, refined once, and which rows are right."""
     device, dtype = s.place(net)
     moved = rows.to(device, dtype)
@@ -213,11 +241,12 @@ def _radius(s: Any, net: Any, rows: Any, y: Tensor) -> tuple[np.ndarray, np.ndar
             gap = own - other
             (g,) = torch.autograd.grad(gap.sum(), x)
         right = (gap > 0).cpu().numpy() if right is None else right
-        flat = g.reshape(len(g), -1).float()
+        flat = g.reshape(len(g), -1).float() * unit.to(g.device)
         norm2 = flat.square().sum(1).clamp_min(1e-20)
-        step = (gap.detach().float() / norm2)[:, None] * flat
+        step = (gap.detach().float() / norm2)[:, None] * flat * unit.to(g.device)
         x = (x.detach() - step.reshape(x.shape).to(x)).detach()
-    radius = (x - start).reshape(len(x), -1).float().norm(dim=1).cpu().numpy()
+    moved = (x - start).reshape(len(x), -1).float() / unit.to(x.device)
+    radius = moved.norm(dim=1).cpu().numpy()
     return radius, right
 
 
@@ -254,6 +283,8 @@ def posterior_collapse(exam: Exam) -> None:
         exam.find(
             "posterior-collapse", used, said, where="encode", sure=0.95, evidence={"kl": kl, "score": score}
         )
+        if "dead-units" in exam.sure:  # of an encoder that is not needed
+            exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.5)
 
 
 def _needed(x: np.ndarray) -> int:

@@ -49,7 +49,10 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "dead-units": ("vanishing-gradient", "learning-rate-too-small", "capacity-too-small", "bottleneck"),
     "exploding-gradient": ("learning-rate-too-large", "saturated-units", "dead-units", "capacity-too-small"),
     "vanishing-gradient": ("learning-rate-too-small", "capacity-too-small", "oversmoothing"),
-    "oversmoothing": ("vanishing-gradient", "learning-rate-too-small", "capacity-too-small", "bottleneck"),
+    "oversmoothing": (
+        "dead-units", "symmetric-initialisation", "vanishing-gradient", "learning-rate-too-small", "capacity-too-small",
+        "bottleneck",
+    ),
     "receptive-field-too-small": ("capacity-too-small", "overfit"),
     "bottleneck": ("capacity-too-small",),
     "batch-too-small": ("learning-rate-too-large",),
@@ -85,7 +88,12 @@ def ranked(exam: Exam) -> list[Finding]:
         below = [
             c
             for c in EXPLAINS.get(cause, ())
-            if c in exam.findings and c not in done and c not in [f.cause for f in first]
+            if c in exam.findings
+            and c not in done
+            and c not in [f.cause for f in first]
+            and not (
+                cause == "unscaled-targets" and c == "dead-units" and exam.sure[c] >= 0.95
+            )  # dead before any step
         ]
         finding.explains = below
         done.update(below)

@@ -18,6 +18,7 @@ from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Call, Trace, rms, se
 __all__ = ["CHECKS"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
+GROWS = 100.0  # of the derivative by the first steps over that by the last
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -265,8 +266,11 @@ def decay(t: Trace) -> float:
 def gradients(exam: Exam) -> None:
     """Gradients that shrink or grow by orders of magnitude on the way back."""
     t, s = exam.trace, exam.subject
-    if t is None or exam.has("overflow") or exam.facts.get("weights broken"):
+    broken = exam.facts.get("weights broken")
+    if t is None or exam.has("overflow") or (broken and s.initial is None):
         return
+    if broken:  # what it became cannot be looked at; where it began can
+        t = exam.traced(s.twin("initial"))
     rows = flow(t)
     exam.facts["flow"] = rows
     ratio = decay(t)
@@ -302,7 +306,8 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
-        max(seen) > 1 / RATIO
+        max(seen)
+        > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
         or (growth > 1e4 and max(sizes) > 1e3)
         or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
     ):
@@ -321,19 +326,19 @@ def _steps(exam: Exam) -> None:
     if not recurrent and not loops:
         return
     rows = s.train if s.train.whole or s.train.n <= 128 else s.train.take(np.arange(128))
-    found = sensitivity(s, s.net, rows)
-    if found is None or found[1].ndim != 3:
+    broken = exam.facts.get("weights broken")
+    now = _profile(exam, s.twin("initial") if broken else s.net, rows)
+    if now is None:
         return
-    g = found[1].float().square().mean((0, 2)).sqrt().cpu().numpy()
-    if len(g) < 5 or not np.isfinite(g).all() or not g.max():
-        return
-    k = max(1, len(g) // 10)
-    early, late = float(np.median(g[:k])), float(np.median(g[-k:]))
-    ratio = early / max(late, 1e-300)
+    g, ratio = now
+    began = _profile(exam, s.twin("initial"), rows) if s.initial is not None else None
     exam.facts["step profile"] = g.tolist()
-    exam.facts["step ratio"] = ratio
+    exam.facts["step ratio"] = [ratio, None if began is None else began[1]]
     cell = next((c.where for c in t.calls if c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru")), "")
-    if ratio > 100 or (g.max() > 1e4):
+    wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
+    if wild and not _does_well(exam) and not (ratio > GROWS or g.max() > 1e4):
+        g, ratio = began  # it began so, and what followed was no training
+    if ratio > GROWS or (g.max() > 1e4):
         said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
         exam.find(
             "exploding-gradient",
@@ -344,9 +349,25 @@ def _steps(exam: Exam) -> None:
             evidence={"profile": g},
             repair={"clip_norm": 1.0},
         )
-    elif ratio < RATIO and not _does_well(exam) and _early_matters(exam, len(g)):
+        return
+    if began is not None and began[1] < ratio:
+        g, ratio = began
+    if ratio < RATIO and not _does_well(exam) and _early_matters(exam, len(g)):
         said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
         exam.find("vanishing-gradient", ratio, said, where=cell, sure=0.9, evidence={"profile": g})
+
+
+def _profile(exam: Exam, net: Any, rows: Any) -> tuple[np.ndarray, float] | None:
+    """Return the size of the derivative by every step, and that by the first steps over that by the last."""
+    found = sensitivity(exam.subject, net, rows)
+    if found is None or found[1].ndim != 3:
+        return None
+    over = (0, 1) if exam.steps_last and found[1].shape == rows.x.shape else (0, 2)
+    g = found[1].float().square().mean(over).sqrt().cpu().numpy()
+    if len(g) < 5 or not np.isfinite(g).all() or not g.max():
+        return None
+    k = max(1, len(g) // 10)
+    return g, float(np.median(g[:k])) / max(float(np.median(g[-k:])), 1e-300)
 
 
 def _looped(t: Trace) -> bool:
