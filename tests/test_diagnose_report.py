@@ -205,6 +205,7 @@ def test_what_is_sure_and_upstream_comes_first():
         sure = {"overfit": 0.9, "unscaled-inputs": 1.0, "dead-units": 0.9, "miscalibrated": 0.9}
         findings = {c: Finding(c, RULES[c].severity) for c in sure}
         notes = [Finding("note", "info")]
+        facts = {}
 
     order = ranked(Asked())
     assert [f.cause for f in order] == ["unscaled-inputs", "overfit", "dead-units", "miscalibrated", "note"]

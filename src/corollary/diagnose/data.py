@@ -417,8 +417,8 @@ def shift(exam: Exam) -> None:
     if A.shape[1] != B.shape[1]:
         return
     distance, column = _largest_distance(A, B)
-    auc = _told_apart(A, B)
     a, b = len(A) * independent(A), len(B) * independent(B)
+    auc = _told_apart(A, B, blocked=a < 0.3 * len(A))
     noise = np.sqrt((a + b + 1) / (12 * a * b))  # of an AUC, under equality
     exam.facts["shift auc"], exam.facts["shift distance"] = auc, distance
     exam.facts["independent rows"] = [a, b]
@@ -460,8 +460,13 @@ def _largest_distance(A: np.ndarray, B: np.ndarray) -> tuple[float, int]:
     return best, which
 
 
-def _told_apart(A: np.ndarray, B: np.ndarray) -> float:
-    """Return the AUC of trees that tell the two apart, out of the bag; both as often."""
+def _told_apart(A: np.ndarray, B: np.ndarray, blocked: bool = False) -> float:
+    """Return the AUC of trees that tell the two apart, out of the bag; both as often.
+
+    Where rows repeat their neighbours, trees learn from the outer halves and are asked about the inner ones.
+    """
+    if blocked:
+        return _told_apart_in_blocks(A, B)
     X = np.concatenate([A, B])
     y = np.repeat([0, 1], [len(A), len(B)])
     model = ExtraTreesClassifier(
@@ -470,6 +475,20 @@ def _told_apart(A: np.ndarray, B: np.ndarray) -> float:
     p = np.nan_to_num(model.oob_decision_function_[:, 1], nan=0.5)
     order = p.argsort(kind="stable").argsort() + 1.0
     return float((order[y == 1].mean() - (len(B) + 1) / 2) / len(A))
+
+
+def _told_apart_in_blocks(A: np.ndarray, B: np.ndarray) -> float:
+    found = []
+    for flip in (False, True):
+        a, b = (A[::-1], B[::-1]) if flip else (A, B)
+        n, m = len(a) // 2, len(b) // 2
+        model = ExtraTreesClassifier(60, random_state=0, min_samples_leaf=5, class_weight="balanced")
+        model.fit(np.concatenate([a[:n], b[:m]]), np.repeat([0, 1], [n, m]))
+        p = model.predict_proba(np.concatenate([a[n:], b[m:]]))[:, 1]
+        order = p.argsort(kind="stable").argsort() + 1.0
+        k = len(b) - m
+        found.append(float((order[len(a) - n :].mean() - (k + 1) / 2) / (len(a) - n)))
+    return float(np.mean(found))
 
 
 CHECKS = (

@@ -115,7 +115,7 @@ class Exam:
     @cached_property
     def reader(self) -> Reader:
         """What turns the inputs into a table."""
-        return Reader(self.subject.train, self.steps_last)
+        return Reader(self.subject.train, self.steps_last, self.subject.valid)
 
     @cached_property
     def steps_last(self) -> bool:

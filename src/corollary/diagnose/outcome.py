@@ -22,6 +22,9 @@ from corollary.diagnose.tables import dense
 __all__ = ["CHECKS"]
 
 
+FRAGILE = 0.3  # of the way half to the nearest other class: sound classifiers keep more than 0.4 of it
+
+
 def capacity(exam: Exam) -> None:
     """Good settings do not help, but other models learn what this one cannot."""
     s = exam.subject
@@ -187,7 +190,7 @@ def fragile(exam: Exam) -> None:
     exam.facts["radius per size"] = float(np.median(radius[right])) / max(
         1e-12, size * math.sqrt(flat.shape[1])
     )
-    if exam.facts["radius share"] < 0.05:
+    if exam.facts["radius share"] < FRAGILE and _fine(exam):
         said = (
             f"half of the right answers change within {np.median(radius[right]):.3g}, {np.median(share):.1%} "
             "of the way to the nearest other class"

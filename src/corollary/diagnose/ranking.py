@@ -8,6 +8,8 @@ from corollary.diagnose.rules import CAUSES, FAMILIES, RULES
 
 __all__ = ["EXPLAINS", "ranked"]
 
+ODD = 0.25  # decades beyond the usual from which a known setting counts as a fault of its own
+
 # What a cause brings about by itself: such a finding is kept as a note of the first, not as an alarm of its own.
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "not-finite-data": ("overflow", "learning-rate-too-large", "no-signal"),
@@ -75,6 +77,13 @@ def ranked(exam: Exam) -> list[Finding]:
         doubt = 0.0 if sure >= 0.75 else 3.0 if sure >= 0.6 else 5.0
         return FAMILIES.index(RULES[cause].family) + doubt, CAUSES.index(cause)
 
+    odd = exam.facts.get("odd settings", {})
+
+    def own(cause: str, c: str) -> bool:
+        """Whether a finding is a fault of its own: a setting far from the usual, or units dead before any step."""
+        dead = cause == "unscaled-targets" and c == "dead-units" and exam.sure[c] >= 0.95
+        return dead or odd.get(c, -1.0) > ODD
+
     order = sorted(exam.findings, key=key)
     first: list[Finding] = []
     explained: list[Finding] = []
@@ -85,16 +94,8 @@ def ranked(exam: Exam) -> list[Finding]:
             finding.severity = "info"
             explained.append(finding)
             continue
-        below = [
-            c
-            for c in EXPLAINS.get(cause, ())
-            if c in exam.findings
-            and c not in done
-            and c not in [f.cause for f in first]
-            and not (
-                cause == "unscaled-targets" and c == "dead-units" and exam.sure[c] >= 0.95
-            )  # dead before any step
-        ]
+        below = [c for c in EXPLAINS.get(cause, ()) if c in exam.findings and c not in done]
+        below = [c for c in below if c not in [f.cause for f in first] and not own(cause, c)]
         finding.explains = below
         done.update(below)
         first.append(finding)

@@ -80,13 +80,16 @@ class Reader:
     Parameters
     ----------
     train : Samples
-        Words and directions are found in them.
+        Words and directions are found in them, and in ``valid``: chosen by training alone they would favour it, and
+        tell the two apart.
     steps_last : bool
         Whether sequences come as (rows, channels, steps).
+    valid : Samples, optional
+        The validation samples.
     """
 
-    def __init__(self, train: Samples, steps_last: bool = False) -> None:
-        self.train, self.steps_last = train, steps_last
+    def __init__(self, train: Samples, steps_last: bool = False, valid: Samples | None = None) -> None:
+        self.train, self.steps_last, self.valid = train, steps_last, valid
         self.words: dict[int, np.ndarray] = {}
         self.directions: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -135,14 +138,19 @@ class Reader:
     def _own(self, i: int) -> Tensor:
         return [*self.train.args, *self.train.kwargs.values()][i]
 
+    def _both(self, i: int) -> list[Tensor]:
+        own = self._own(i)
+        other = [] if self.valid is None else [*self.valid.args, *self.valid.kwargs.values()][i : i + 1]
+        return [own, *(t for t in other if isinstance(t, Tensor) and t.shape[1:] == own.shape[1:])]
+
     def _are_words(self, i: int) -> bool:
         return int(self._own(i).max()) > 1
 
     def _vocabulary(self, i: int) -> np.ndarray:
         """The words that have a column, the most frequent first; 0 to the largest where those are few."""
         if i not in self.words:
-            ids = self._own(i).cpu().numpy().ravel()
-            self.words[i] = vocabulary(ids)
+            ids = [t.cpu().numpy().ravel() for t in self._both(i)]
+            self.words[i] = vocabulary(np.concatenate(ids))
         return self.words[i]
 
     def _steps(self, t: Tensor) -> np.ndarray:
@@ -152,7 +160,7 @@ class Reader:
         flat = x.reshape(len(x), -1)
         if flat.shape[1] > WIDE:
             if i not in self.directions:
-                own = self._steps(self._own(i)[:FITTED])
+                own = np.concatenate([self._steps(t[:FITTED]) for t in self._both(i)])
                 self.directions[i] = main_directions(own.reshape(len(own), -1), DIRECTIONS)
             mean, Q = self.directions[i]
             flat = (flat - mean) @ Q
