@@ -30,7 +30,9 @@ def _work(draw: Draw) -> Work:
     chains, draws = draw.size("chains", 4, 16), draw.size("draws", 200, 1000)
     X = rng.standard_normal((n, d)).astype(np.float32)
     y = (rng.random(n) < 1 / (1 + np.exp(-X @ rng.normal(size=d) * 0.5))).astype(np.float32)
-    return Work(X, y, chains, draws, 0.5 * float(np.sqrt(4 / n)))
+    return Work(
+        X, y, chains, draws, 0.35 / float(np.sqrt(n))
+    )  # a path is a quarter of a turn, pi / 2 deviations
 
 
 def _ours(work: Work, log_density: Any) -> Callable[[], np.ndarray]:

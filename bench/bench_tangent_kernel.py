@@ -80,6 +80,6 @@ def infinite(draw: Draw) -> Pair:
 
     n, d = draw.size("samples", 800, 1200), draw.size("features", 10, 200)
     layers, phi = draw.choice("layers", (1, 2, 3)), draw.choice("activation", ("relu", "erf"))
-    X = torch.from_numpy(draw.rng.normal(size=(n, d))).to(draw.choice("type", (torch.float32, torch.float64)))
+    X = torch.from_numpy(draw.rng.normal(size=(n, d)).astype(draw.choice("type", ("float32", "float64"))))
     net = {"n_layers": layers, "activation": phi, "weight_std": 1.4, "bias_std": 0.1}
     return Pair(lambda: infinite_kernels(X, **net).ntk, Elsewhere("infinite", X=X.numpy(), **net), _same)

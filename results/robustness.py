@@ -16,55 +16,75 @@ from results.tables import at_least, page
 
 EPS = 0.1  # of the l-infinity attacks, pixels from 0 to 1
 SIZES = {
-    "full": {"images": 6000, "attacked": 500, "epochs": 10, "seeds": (0, 1, 2), "steps": 40},
+    "full": {"images": 2000, "attacked": 300, "epochs": 8, "seeds": (0, 1, 2), "steps": 40},
     "tiny": {"images": 400, "attacked": 40, "epochs": 1, "seeds": (0, 1), "steps": 3},
 }
 DEFENCES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "adversarial": {"adversary": attack.PGD(EPS, steps=7, bounds=(0, 1))},
-    "spectral": {"spectral": 0.01},
-    "jacobian": {"spectral": {"rate": 0.01, "of": "jacobian"}},
+    "adversarial": {"adversary": attack.PGD(EPS, steps=5, bounds=(0, 1))},
+    "spectral, 0.01": {"spectral": 0.01},
+    "spectral, 0.1": {"spectral": 0.1},
 }
 TEXT = """Test accuracy of `ImageClassifier("lenet")` on Fashion-MNIST, without attack and under FGSM and PGD ({steps} steps)
 within {eps} in the l-infinity norm (pixels lie in [0, 1]), and the median l2 length of DeepFool's changes. Mean and standard
-deviation over {seeds} seeds; {epochs} epochs on the first {images:,} training images; the first {attacked:,} test images are
-attacked. The adversarially trained net saw PGD with 7 steps of the same radius; the penalties are `Training(spectral=0.01)` on
-the layers, and the same rate on the Jacobian at the data. PGD bounds the robust accuracy from above: a stronger attack may
-find more."""
+deviation over {seeds} seeds; {epochs} epochs on the first {images:,} training images, a small budget for a machine of two
+cores; the first {attacked:,} test images are attacked. The adversarially trained net saw PGD with 5 steps of the same radius;
+the penalties are `Training(spectral=0.01)` and ten times as much, on the norms of the layers. PGD bounds the robust accuracy
+from above: a stronger attack may find more. {verdict}"""
 
 
 def run(out: Path) -> dict[str, Any]:
     """Train every net with every seed, attack it, and assert that adversarial training helps most."""
     name = "tiny" if os.environ.get("ROBUSTNESS") == "tiny" else "full"
     size = SIZES[name]
-    clothes = data.load("fashion-mnist")
-    train, test = clothes.extra["split"]
-    X, y = clothes.X[train[: size["images"]]], clothes.y[train[: size["images"]]]
-    X_test, y_test = clothes.X[test[: size["attacked"]]], clothes.y[test[: size["attacked"]]]
-    found: dict[str, np.ndarray] = {}
-    examples = {}
-    for defence, fields in DEFENCES.items():
-        measured = []
-        for seed in size["seeds"]:
-            plan = Training(epochs=size["epochs"], learning_rate=2e-3, schedule="cosine", **fields)
-            model = ImageClassifier("lenet", training=plan, random_state=seed).fit(X, y)
-            numbers, pictures = _measured(model, X_test, y_test, size["steps"], seed)
-            measured.append(numbers)
-            examples.setdefault(defence, pictures)
-        found[defence] = np.array(measured)
-    result = {defence: numbers.mean(0).round(3).tolist() for defence, numbers in found.items()}
+    parts = {defence: [part(defence, seed, name) for seed in size["seeds"]] for defence in DEFENCES}
+    found = {defence: np.array([numbers for numbers, _ in each]) for defence, each in parts.items()}
+    means = {defence: numbers.mean(0) for defence, numbers in found.items()}
+    result = {defence: numbers.round(3).tolist() for defence, numbers in means.items()}
     if name == "tiny":
         return result
     headings = ("net", "accuracy", "under FGSM", "under PGD", "DeepFool's median change")
-    rows = [(defence, *_spread(numbers)) for defence, numbers in found.items()]
-    text = TEXT.format(**{**size, "eps": EPS, "seeds": len(size["seeds"])})
+    rows: list[tuple[str, ...]] = [(defence, *_spread(numbers)) for defence, numbers in found.items()]
+    share = f"{_most_frequent(size['attacked']):.3f}"
+    rows.append(("always the same class", share, share, share, "none changes it"))
+    text = TEXT.format(**{**size, "eps": EPS, "seeds": len(size["seeds"]), "verdict": _verdict(means)})
+    _plot(out / "robustness.png", {defence: each[0][1] for defence, each in parts.items()})
     page(out / "robustness.md", "Fashion-MNIST under attack", text, headings, rows)
-    _plot(out / "robustness.png", examples)
-    means = {defence: numbers.mean(0) for defence, numbers in found.items()}
-    at_least(means["plain"][0], 0.83, "accuracy of the plain net")
+    at_least(means["plain"][0], 0.7, "accuracy of the plain net")
     at_least(means["adversarial"][2] - means["plain"][2], 0.3, "what adversarial training adds under PGD")
-    at_least(means["jacobian"][3] / means["plain"][3], 1.1, "longer changes by the penalty on the Jacobian")
+    at_least(means["adversarial"][3] / means["plain"][3], 1.5, "longer changes by adversarial training")
     return result
+
+
+def part(defence: str, seed: int, name: str) -> tuple[list[float], list[np.ndarray]]:
+    """Train one net and attack it; return its numbers, and images before and after."""
+    size = SIZES[name]
+    clothes = data.load("fashion-mnist")
+    train, test = clothes.extra["split"]
+    X, y = clothes.X[train[: size["images"]]], clothes.y[train[: size["images"]]]
+    plan = Training(epochs=size["epochs"], learning_rate=2e-3, schedule="cosine", **DEFENCES[defence])
+    model = ImageClassifier("lenet", training=plan, random_state=seed).fit(X, y)
+    few = test[: size["attacked"]]
+    return _measured(model, clothes.X[few], clothes.y[few], size["steps"], seed)
+
+
+def _verdict(means: dict[str, np.ndarray]) -> str:
+    """Say what the defences gain and cost, from the numbers."""
+    plain = means["plain"]
+    said = []
+    for defence in ("adversarial", "spectral, 0.01", "spectral, 0.1"):
+        gain = means[defence] - plain
+        far = means[defence][3] / plain[3]
+        said.append(
+            f"{defence} {gain[2]:+.2f} under PGD, {gain[0]:+.2f} without attack, changes {far:.2f} times as long"
+        )
+    return f"Against the plain net: {'; '.join(said)}."
+
+
+def _most_frequent(n: int) -> float:
+    clothes = data.load("fashion-mnist")
+    labels = np.asarray(clothes.y[clothes.extra["split"][1][:n]])
+    return float(np.unique(labels, return_counts=True)[1].max() / n)
 
 
 def _measured(model: Any, X: Any, y: Any, steps: int, seed: int) -> tuple[list[float], list[np.ndarray]]:

@@ -112,6 +112,7 @@ class Target:
         self.own: LogDensity | None = own if callable(own) else None  # a gradient that it brings itself
         self.invalid = 0  # values that were NaN or plus infinity
         self.run = current()
+        self.world = self.run.world
 
     @torch.no_grad()
     def value(self, theta: Tensor) -> Tensor:
@@ -145,20 +146,19 @@ class Target:
             (gradient,) = torch.autograd.grad(found, theta, torch.ones_like(found))
         return found.detach(), gradient
 
-    @torch.no_grad()
     def _brought(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return no values, and the gradients that the log-density brings itself."""
         found = self.own(theta)  # type: ignore[misc]
         if not isinstance(found, Tensor) or found.shape != theta.shape:
             must = f"log_density.gradient must return a tensor of the shape of theta, {tuple(theta.shape)}"
             raise errors.value(self.owner, must, _shape(found))
-        return theta[:, 0], found
+        return theta[:, 0], found.detach()
 
     def _divided(
         self, call: Callable[[Tensor], tuple[Tensor, ...]], theta: Tensor, parts: int
     ) -> tuple[Tensor, ...]:
         """Return values (chains,) and, of two parts, gradients (chains, d): each process calls for its share of the chains."""
-        if self.run.world == 1:
+        if self.world == 1:
             return call(theta)
         share = self.run.shard(len(theta))
         full = theta.new_zeros(len(theta), 1 if parts == 1 else 1 + theta.shape[1])
