@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 SUPERVISED = {
     "answerer",
     "classifier",
+    "multi-task",
     "regressor",
     "segmenter",
     "tagger",

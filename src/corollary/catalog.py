@@ -259,6 +259,7 @@ transfer         | Tunable         | tuning              | table | | regulariser
 self-supervised  | ContrastivePredictiveCoding | regularisation.contrastive | sequence image | transformer | | Contrastive predictive coding: features that tell futures apart
 rotation         | RotationPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how they are turned
 patches          | PatchPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how their patches were shuffled
+multi-task       | MultiTaskNet    | regularisation.multitask | table | multi-task | | One network for several tasks: a shared trunk, and a head for each
 self-training    | SelfTraining    | regularisation.semisupervised | table | classifier | | Semi-supervised: pseudo-labels where a classifier is sure, and consistency
 # robustness
 fgsm             | fgsm            | attack.pgd          | table | | function | Fast gradient sign method, an attack of one step

@@ -241,6 +241,12 @@ _ENTRIES = (
         },
     ),
     Role(
+        "multi-task",
+        "predicts several targets at once",
+        ask=_methods("predict", "transform"),
+        columns=_predicted,
+    ),
+    Role(
         "clusterer",
         "groups samples",
         ask=_methods("predict_proba", "predict"),

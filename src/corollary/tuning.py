@@ -131,10 +131,13 @@ class Tunable:
         vars(self).update({name: vars(other)[name] for name in other._start if name in vars(other)})
         self.pretrained_ = other._tuned_weights() if hasattr(other, "module_") else other.pretrained_
         freeze = freeze if freeze is None or isinstance(freeze, int | str) else list(freeze)
-        classes = getattr(other, "classes_", None)
-        classes = None if classes is None else np.asarray(classes).tolist()
-        self.tuning_ = {"freeze": freeze, "rate_decay": float(rate_decay), "classes": classes}
+        self.tuning_ = {"freeze": freeze, "rate_decay": float(rate_decay), "classes": other._head_knows()}
         return self
+
+    def _head_knows(self) -> Any:
+        """Return what the head tells apart, as plain values; where that is another after tuning, the head is new."""
+        classes = getattr(self, "classes_", None)
+        return None if classes is None else np.asarray(classes).tolist()
 
     def _tuned(self, module: Any, plan: Training) -> Training:
         """Put the weights to start from into a module, freeze layers, and return the plan with the rates of the others."""
@@ -142,10 +145,7 @@ class Tunable:
 
         tuning = getattr(self, "tuning_", {"freeze": None, "rate_decay": 1.0, "classes": None})
         if not self._places_weights:
-            classes = getattr(self, "classes_", None)
-            same = tuning["classes"] is None or (
-                classes is not None and tuning["classes"] == np.asarray(classes).tolist()
-            )
+            same = tuning["classes"] is None or tuning["classes"] == self._head_knows()
             place(module, self.pretrained_, type(self).__name__, new_head=not same)
         if tuning["freeze"] is not None:
             freeze(module, tuning["freeze"], type(self).__name__)

@@ -39,7 +39,7 @@ from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
 from corollary.shapes import Count, Dtype, Flag, Maybe, Plain
 
-__all__ = ["Net", "NetClassifier", "NetRegressor"]
+__all__ = ["BaseNet", "Net", "NetClassifier", "NetRegressor"]
 
 TRIAL = 8  # samples on which a module is tried before it is trained
 SIZES = ("n_inputs", "input_shape", "n_outputs", "n_classes")
@@ -152,8 +152,8 @@ def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None
 # --- the estimators --------------------------------------------------------------------------------------
 
 
-class _BaseNet(GradientTrained):
-    """What the estimators around a given module share."""
+class BaseNet(GradientTrained):
+    """What the estimators around a given module share: ``module`` and ``options``, its sizes, its outputs."""
 
     _reads_sources = True
     _checks = {"allow_nd": True, "dtype": "numeric"}
@@ -246,7 +246,7 @@ class _BaseNet(GradientTrained):
         return self._forward(self._typed(X), call, keep=True)
 
 
-class NetClassifier(_BaseNet, GradientClassifier):
+class NetClassifier(BaseNet, GradientClassifier):
     """Train anybody's torch module to tell classes apart.
 
     Parameters
@@ -296,7 +296,7 @@ class NetClassifier(_BaseNet, GradientClassifier):
     True
     """
 
-    _parameter_constraints = {**_BaseNet._parameter_constraints, "class_weight": [None, dict, str]}
+    _parameter_constraints = {**BaseNet._parameter_constraints, "class_weight": [None, dict, str]}
 
     def __init__(
         self,
@@ -382,7 +382,7 @@ class _Classes(losses.CrossEntropy):
         return self.criterion(output, target)  # type: ignore[attr-defined, no-any-return]
 
 
-class NetRegressor(_BaseNet, GradientRegressor):
+class NetRegressor(BaseNet, GradientRegressor):
     """Train anybody's torch module to predict numbers.
 
     Parameters
@@ -456,7 +456,7 @@ class NetRegressor(_BaseNet, GradientRegressor):
         return y.astype(X.dtype) if getattr(X, "dtype", None) in (np.float32, np.float64) else y
 
 
-class Net(Transformer, _BaseNet):
+class Net(Transformer, BaseNet):
     """Train anybody's torch module on an objective of one's own.
 
     Parameters

@@ -3,6 +3,7 @@
 from corollary.regularisation.bagging import Bagging, BaggingClassifier, BaggingRegressor
 from corollary.regularisation.contrastive import ContrastivePredictiveCoding, info_nce
 from corollary.regularisation.distillation import Distiller
+from corollary.regularisation.multitask import MultiTaskNet
 from corollary.regularisation.semisupervised import Consistency, SelfTraining
 from corollary.regularisation.tasks import PatchPretrainer, RotationPretrainer, linear_probe
 
@@ -13,6 +14,7 @@ __all__ = [
     "Consistency",
     "ContrastivePredictiveCoding",
     "Distiller",
+    "MultiTaskNet",
     "PatchPretrainer",
     "RotationPretrainer",
     "SelfTraining",

@@ -219,7 +219,7 @@ def edge_of_stability(
             )
         losses.append(value)
         if t % every == 0:
-            ends = eigenvalues(surface, tol=tol, max_iter=60, random_state=random_state)
+            ends = eigenvalues(surface, ends="top", tol=tol, max_iter=60, random_state=random_state)
             at.append(t)
             sharpness.append(float(ends.top[0]))
         surface.put(surface.get() - learning_rate * g)
