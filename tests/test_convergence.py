@@ -84,6 +84,48 @@ def test_single_precision_is_enough_for_four_digits():
     assert found.bottom[0] == pytest.approx(values[0].item(), rel=1e-3)
 
 
+def test_one_end_alone_takes_fewer_products_and_is_as_exact():
+    values = torch.linalg.eigvalsh(whole_hessian(network())[0]).numpy()
+    both, top, bottom = (
+        eigenvalues(network(), (X, LABELS), ends=ends, tol=1e-4) for ends in ("both", "top", "bottom")
+    )
+    assert top.products <= both.products >= bottom.products
+    assert top.products < both.products or bottom.products < both.products
+    assert abs(top.top[0] - values[-1]) <= 1e-4 * values[-1]
+    assert abs(bottom.bottom[0] - values[0]) <= 1e-4 * values[-1]
+
+
+def test_bounds_of_separate_eigenvalues_are_quadratic_in_the_residual():
+    spectrum = torch.cat([torch.linspace(0, 1, 60), torch.tensor([5.0, 9.0])]).double()
+    start = torch.randn(62, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = lanczos(lambda v: spectrum * v, start, 8)
+    values, vectors = found.ritz()
+    residuals, bounds = found.rest * np.abs(vectors[-1]), found.errors(values, vectors)
+    assert (bounds <= residuals).all()
+    assert bounds[-1] < 0.1 * residuals[-1]
+    assert abs(values[-1] - 9.0) <= bounds[-1]  # eq. 3
+
+
+def test_the_top_eigenvalue_and_the_trace_are_pyhessians():
+    peer = pytest.importorskip("pyhessian")
+    net = network().eval()
+    data = (torch.from_numpy(X), torch.from_numpy(LABELS))
+    with torch.random.fork_rng(), pytest.warns(UserWarning, match="create_graph"):
+        torch.manual_seed(0)
+        other = peer.hessian(net, nn.CrossEntropyLoss(), data=data, cuda=False)
+        torch.set_default_dtype(torch.float64)  # it draws its vectors in the default type
+        try:
+            largest = other.eigenvalues(maxIter=500, tol=1e-9)[0][0]
+            traces = other.trace(maxIter=200, tol=0)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    net.zero_grad(set_to_none=True)
+    assert eigenvalues(net, data, ends="top").top[0] == pytest.approx(largest, rel=1e-4)
+    ours = trace(net, data, probes=200)
+    # Two means over 200 random vectors each.
+    assert abs(ours.value - np.mean(traces)) < 4 * np.hypot(ours.error, np.std(traces) / 200**0.5)
+
+
 def test_lanczos_keeps_its_basis_orthogonal_where_rounding_would_not():
     spectrum = torch.cat([torch.linspace(0, 1, 300), torch.tensor([50.0, 100.0])]).double()
     found = lanczos(lambda v: spectrum * v, torch.ones(302, dtype=torch.float64), 80)
@@ -291,6 +333,11 @@ def test_edge_of_stability_on_a_quadratic_is_the_limit():
             lambda: eigenvalues(linear(), (X, Y), k=0),
             ValueError,
             "k must lie between 1 and max_iter=200; got 0",
+        ),
+        (
+            lambda: eigenvalues(linear(), (X, Y), ends="botom"),
+            ValueError,
+            "no ends named 'botom'. Closest: 'bottom'",
         ),
         (
             lambda: trace(linear(), (X, Y), probes=1),

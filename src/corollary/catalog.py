@@ -231,7 +231,7 @@ adagrad          | create name=adagrad    | optim | table | | optimiser | Step s
 rmsprop          | create name=rmsprop    | optim | table | | optimiser | Step sizes from averaged squared gradients
 adam             | create name=adam       | optim | table | | optimiser | Averaged gradients and squared gradients
 amsgrad          | create name=amsgrad    | optim | table | | optimiser | Adam with step sizes that never grow
-muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum, for matrices
+muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum for matrices, AdamW for the rest
 polyak-average   | average                | optim.averaging | table | | optimiser | Averages of the weights: Polyak's mean, and exponential ones
 signsgd          | SignSGD                | optim.first_order | table | | optimiser | Descent by the signs of gradients
 subgradient      | Subgradient            | optim.first_order | table | | optimiser | Subgradient descent with averaging and Polyak's step size

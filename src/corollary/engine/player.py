@@ -112,9 +112,6 @@ class Player:
         kind = (optim.NAMES.get(base) or optim.RULES[base])[0]
         if kind == "Subgradient":  # the engine averages
             options.setdefault("average", False)
-        if kind == "Muon" and any(p.ndim != 2 for p in self.trained):
-            do = "Use optimizer='adam'."
-            raise errors.value(self.owner, "muon takes matrices only", "biases or kernels", do)
         uniform = len({(p.dtype, p.device) for p in self.trained}) == 1
         flat = kind in ELEMENTWISE and uniform and same_type
         vectors = [[_flatten(group)] if flat else group for group in groups if group]

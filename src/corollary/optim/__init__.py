@@ -1,6 +1,6 @@
 """Optimisers and schedules by name: torch's own wherever torch has them, and those that torch does not have.
 
-``SignSGD``, ``Subgradient``, ``SVRG``, ``Newton``, ``ExtraGradient`` and ``Projected`` are torch optimisers for any code;
+``SignSGD``, ``Subgradient``, ``SVRG``, ``Newton``, ``ExtraGradient``, ``Muon`` and ``Projected`` are torch optimisers for any code;
 :func:`create` makes them by name, and ``Training(optimizer=...)`` uses the same classes. ``race`` runs all of them on a model.
 """
 
@@ -17,6 +17,7 @@ from corollary.optim.schedule import robbins_monro, schedule
 
 _WHERE = {
     "ExtraGradient": "looking",
+    "Muon": "muon",
     "Newton": "looking",
     "Projected": "projection",
     "SVRG": "looking",

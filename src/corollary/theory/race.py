@@ -33,6 +33,7 @@ RACERS: dict[str, Sequence[float]] = {
     "adam": (0.001, 0.005, 0.02),
     "amsgrad": (0.001, 0.005, 0.02),
     "adamw": (0.001, 0.005, 0.02),
+    "muon": (0.002, 0.01, 0.05),
     "signsgd": (0.0005, 0.002, 0.01),
     "subgradient": (0.05, 0.2, 1.0),
     "svrg": (0.01, 0.05, 0.2),
@@ -98,7 +99,7 @@ def race(
     model, data, loss
         As in :class:`corollary.theory.hessian.Surface`. The model is left as it is; all start from its weights.
     optimizers : sequence of str, optional
-        Names of ``corollary.optim``; by default all of ``RACERS``.
+        Names of ``corollary.optim``; by default all of ``RACERS``, Muon if there are matrices.
     passes : float, default=10
         The budget: gradients of single samples, in multiples of the number of samples.
     batch_size : int, default=32
@@ -127,7 +128,9 @@ def race(
     >>> found.results[0].optimizer
     'newton'
     """
-    names = list(optimizers or RACERS)
+    surface = surface_of(model, data, loss).copy()
+    matrices = any(p.ndim == 2 for p in surface.params)
+    names = list(optimizers or [name for name in RACERS if name != "muon" or matrices])
     for name in names:
         if name not in RACERS:
             raise errors.unknown("race", "optimiser", name, RACERS)
@@ -139,7 +142,6 @@ def race(
     ):
         if not number > 0:
             raise errors.value("race", f"{what} must be positive", number)
-    surface = surface_of(model, data, loss).copy()
     start = surface.get()
 
     def tried(name: str, rate: float) -> Result:
