@@ -18,6 +18,7 @@ from corollary import (
     ImageClassifier,
     MLPClassifier,
     MLPRegressor,
+    MultiTaskNet,
     PatchPretrainer,
     RotationPretrainer,
     SelfTraining,
@@ -254,6 +255,31 @@ def transfer() -> Figure:
     return figure
 
 
+def multi_task() -> Figure:
+    """Draw the accuracy of digits by the number of their labels, alone and beside a task that all samples have."""
+    digits = data.load("digits", "table")
+    order = np.random.default_rng(0).permutation(len(digits.y))
+    X, y = digits.X[order], digits.y[order]
+    seen, held = slice(0, 1000), slice(1000, None)
+    plan = Training(epochs=40, learning_rate=2e-3)
+    counts = (20, 50, 100, 200)
+    lines: dict[str, list[float]] = {"alone": [], "with odd or even of 1,000": []}
+    for n in counts:
+        few = np.where(np.arange(1000) < n, y[seen].astype(float), np.nan)
+        alone = MultiTaskNet(training=plan, random_state=0).fit(X[:n], y[:n])
+        both = MultiTaskNet(training=plan, random_state=0, tasks={"digit": "classification"})
+        both.fit(X[seen], {"digit": few, "odd": y[seen] % 2 == 1})
+        lines["alone"].append(alone.score(X[held], y[held]))
+        lines["with odd or even of 1,000"].append(float(np.mean(both.predict(X[held])["digit"] == y[held])))
+    figure, (axes,) = panels(1, "Which digit it is, with a second head or without", 5.4, 3.2)
+    for (name, values), colour in zip(lines.items(), (SOFT, ACCENT)):
+        axes.semilogx(counts, values, "o-", ms=3, color=colour, label=name)
+    axes.set_xticks(counts, counts)
+    axes.legend(fontsize=7, frameon=False)
+    _label(axes, "labels of the digit", "accuracy on held-out digits")
+    return figure
+
+
 def self_training() -> Figure:
     """Draw the round in which each sample of two moons got its label."""
     X, _ = make_moons(300, noise=0.08, random_state=0)
@@ -331,6 +357,7 @@ REGULARISERS: dict[str, Callable[[], Figure]] = {
     "early-stopping": stopping,
     "l1": lasso,
     "label-smoothing": smoothing,
+    "multi-task": multi_task,
     "noise": noise,
     "norm-ball": ball,
     "patches": patches,

@@ -17,6 +17,7 @@ from results import _scenes_texts as texts
 from results._drawings import DRAWINGS
 from results._regularisers import REGULARISERS
 from results._robustness import ROBUSTNESS
+from results._theory import THEORY
 from results.tables import at_least
 
 SHARE = 1.0  # of the systems that must have a picture
@@ -61,7 +62,7 @@ SCENES: dict[str, Callable[[catalog.Entry], Figure]] = {
 
 def picture(entry: catalog.Entry) -> Figure:
     """Return the picture of a system."""
-    for drawn in (DRAWINGS, REGULARISERS, ROBUSTNESS):
+    for drawn in (DRAWINGS, REGULARISERS, ROBUSTNESS, THEORY):
         if entry.id in drawn:
             return drawn[entry.id]()
     if entry.chapter == "embeddings":

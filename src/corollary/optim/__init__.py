@@ -1,7 +1,8 @@
 """Optimisers and schedules by name: torch's own wherever torch has them, and those that torch does not have.
 
-``SignSGD``, ``Subgradient``, ``SVRG``, ``Newton``, ``ExtraGradient``, ``Muon`` and ``Projected`` are torch optimisers for any code;
-:func:`create` makes them by name, and ``Training(optimizer=...)`` uses the same classes. ``race`` runs all of them on a model.
+``SignSGD``, ``Subgradient``, ``SVRG``, ``Newton``, ``ExtraGradient``, ``Muon`` and ``Projected`` are torch optimisers for any
+code; :func:`create` makes them by name, and ``Training(optimizer=...)`` uses the same classes. ``race`` runs all of them on a
+model.
 """
 
 from __future__ import annotations
