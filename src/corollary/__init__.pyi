@@ -147,6 +147,7 @@ from corollary.regularisation.bagging import BaggingClassifier as BaggingClassif
 from corollary.regularisation.bagging import BaggingRegressor as BaggingRegressor
 from corollary.regularisation.contrastive import ContrastivePredictiveCoding as ContrastivePredictiveCoding
 from corollary.regularisation.distillation import Distiller as Distiller
+from corollary.regularisation.multitask import MultiTaskNet as MultiTaskNet
 from corollary.regularisation.semisupervised import Consistency as Consistency
 from corollary.regularisation.semisupervised import SelfTraining as SelfTraining
 from corollary.regularisation.tasks import PatchPretrainer as PatchPretrainer
