@@ -172,6 +172,16 @@ def test_a_file_holds_weights_and_names_and_is_given_the_module(tmp_path):
     assert again.score(X, Y) > 0.8
 
 
+def test_a_tuned_model_that_was_loaded_is_tuned_further(tmp_path):
+    base = NetClassifier(Small, training=PLAN, random_state=0).fit(X, Y)
+    path = base.fine_tune(X[:60], Y[:60] + 1, training=Training(epochs=1)).save(tmp_path / "m")
+    again = corollary.load(path, module=Small)
+    before = again.module_.state_dict()
+    tuned = again.set_params(training__learning_rate=1e-9).fit(X[:60], Y[:60] + 1)
+    for name, weight in tuned.module_.state_dict().items():
+        torch.testing.assert_close(weight, before[name], rtol=0, atol=1e-6)
+
+
 def test_an_objective_of_ones_own():
     def contrast(module, batch):
         z = module(*batch.inputs)

@@ -223,7 +223,7 @@ class BaseNet(GradientTrained):
         return learner
 
     def _load_attributes(self, fitted: dict[str, Any]) -> None:
-        weights = fitted.pop("module_", None)
+        weights, tuned = fitted.pop("module_", None), fitted.pop("pretrained_", False)
         vars(self).update(fitted)
         if weights is not None:
             with seeded(0):
@@ -234,6 +234,8 @@ class BaseNet(GradientTrained):
                 must, do = "module= must be as it was in the fit", "Give it the same arguments."
                 raise errors.value("load", must, " ".join(str(error).split())[:200], do) from error
             self.module_ = module.eval()
+            if tuned:
+                self.pretrained_ = self._tuned_weights()
 
     def _outputs(self, X: Any, link: Any = None) -> np.ndarray:
         """Return what the module says of X, in chunks, through a link."""
