@@ -1,4 +1,4 @@
-"""Claim: simultaneous descent spirals out of a bilinear game, extragradient into it; and what that does to a ring of modes."""
+"""Claim: simultaneous descent spirals out of a bilinear game, alternating descent circles, extragradient spirals in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from corollary import GAN, Training, optim
+from corollary import optim
 from results._claims import panels, spread, write
-from results.rings import centres, judged
 from results.tables import at_most
 
 SEEDS = 5
 RATE = 0.3
 STEPS = 60
 RULES = ("simultaneous", "alternating", "extragradient")
-EPOCHS = 60  # of the ring
 
 
 def distances(rule: str, seed: int) -> np.ndarray:
@@ -48,17 +46,8 @@ def distances(rule: str, seed: int) -> np.ndarray:
     return np.array(found)
 
 
-def modes(rule: str, seed: int) -> float:
-    """Return how many of the 8 modes of a ring a GAN finds."""
-    means, rng = centres("ring"), np.random.default_rng(0)
-    X = means[rng.integers(8, size=2000)] + 0.05 * rng.standard_normal((2000, 2))
-    plan = Training(epochs=EPOCHS, learning_rate=1e-3)
-    model = GAN("non-saturating", rule=rule, latent=8, width=128, training=plan, random_state=seed)
-    return float(judged(model.fit(X.astype(np.float32)).sample(2000), means)[0])
-
-
 def run(out: Path) -> dict[str, Any]:
-    """Measure the game and the ring, draw the game, and assert the rates."""
+    """Measure the game, draw it, and assert the rates."""
     theory = {
         "simultaneous": (1 + RATE**2) ** 0.5,
         "alternating": 1.0,
@@ -86,7 +75,7 @@ def run(out: Path) -> dict[str, Any]:
     write(
         out,
         "claim_games",
-        "Games: spirals, extragradient, and modes",
+        "Games: spirals and extragradient",
         claim="On a bilinear game simultaneous descent moves away from the saddle by √(1 + η²) a step, alternating "
         "steps circle it, "
         "and extragradient approaches it by √((1 − η²)² + η²).",

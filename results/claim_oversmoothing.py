@@ -51,7 +51,7 @@ def run(out: Path) -> dict[str, Any]:
             late = np.flatnonzero(shares > 1e-9)[-20:]  # before rounding is all that is left
             rates.append(float((shares[late[-1]] / shares[late[0]]) ** (1 / (late[-1] - late[0]))))
         bare = nx.Graph(graph.edges)  # the library's own measurement, of the same graph without weights
-        assert abs(theory.graphs.oversmoothing(bare, np.eye(len(bare)), 2).rate - second) < 1e-9
+        assert abs(theory.oversmoothing(bare, np.eye(len(bare)), 2).rate - second) < 1e-9
         axes.semilogy(shares, color=f"C{number}", label=name)
         kept = propagated(graph, x, KEPT)[0]
         axes.semilogy(kept, color=f"C{number}", ls=":")

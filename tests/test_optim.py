@@ -114,7 +114,7 @@ def test_muon_moves_matrices_as_torch_does_and_the_rest_by_adamw():
 
     ours, theirs = net(), net()
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
-    one = create("muon", ours.parameters(), lr=0.01)
+    one = optim.create("muon", ours.parameters(), lr=0.01)
     weights, biases = ([p for p in theirs.parameters() if p.ndim == k] for k in (2, 1))
     both = torch.optim.Muon(weights, lr=0.01), torch.optim.AdamW(biases, lr=0.01, weight_decay=0.1)
     for step in range(6):
@@ -125,14 +125,14 @@ def test_muon_moves_matrices_as_torch_does_and_the_rest_by_adamw():
                 optimizer.step()
         if step == 2:  # a copy that has loaded the state goes on alike
             kept = one.state_dict()
-            one = create("muon", ours.parameters(), lr=0.5)
+            one = optim.create("muon", ours.parameters(), lr=0.5)
             one.load_state_dict(kept)
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(a, b)
     assert len(one.param_groups) == 2
     assert all(p in one.state for p in ours.parameters())
     with pytest.raises(ValueError, match=r"Muon: some parameters must be matrices; got \(4,\). Use AdamW"):
-        create("muon", [torch.nn.Parameter(torch.zeros(4))])
+        optim.create("muon", [torch.nn.Parameter(torch.zeros(4))])
     with pytest.raises(ValueError, match="parameters are given at the start"):
         one.add_param_group({"params": []})
 

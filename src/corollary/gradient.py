@@ -71,7 +71,7 @@ class GradientTrained(Tunable, Estimator):
         tuned = fitted.pop("pretrained_", False)
         super()._load_attributes(fitted)
         if tuned:
-            self.pretrained_ = self._tuned_weights()
+            self._go_on_tuning()
 
     def _tuned_weights(self) -> dict[str, Any]:
         """Return the weights of the network that a further fit starts from."""

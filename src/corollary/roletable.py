@@ -243,7 +243,7 @@ _ENTRIES = (
     Role(
         "multi-task",
         "predicts several targets at once",
-        ask=_methods("predict", "transform"),
+        ask=_methods("predict", "features"),
         columns=_predicted,
     ),
     Role(

@@ -134,6 +134,12 @@ class Tunable:
         self.tuning_ = {"freeze": freeze, "rate_decay": float(rate_decay), "classes": other._head_knows()}
         return self
 
+    def _go_on_tuning(self) -> None:
+        """Let a further fit start from the weights that the network has now, its head included."""
+        self.pretrained_ = self._tuned_weights()  # type: ignore[attr-defined]
+        if hasattr(self, "tuning_"):
+            self.tuning_ = {**self.tuning_, "classes": self._head_knows()}
+
     def _head_knows(self) -> Any:
         """Return what the head tells apart, as plain values; where that is another after tuning, the head is new."""
         classes = getattr(self, "classes_", None)

@@ -235,7 +235,7 @@ class BaseNet(GradientTrained):
                 raise errors.value("load", must, " ".join(str(error).split())[:200], do) from error
             self.module_ = module.eval()
             if tuned:
-                self.pretrained_ = self._tuned_weights()
+                self._go_on_tuning()
 
     def _outputs(self, X: Any, link: Any = None) -> np.ndarray:
         """Return what the module says of X, in chunks, through a link."""

@@ -328,7 +328,7 @@ class MultiTaskNet(BaseNet):
             labels = np.unique(values)
             if len(labels) < 2:
                 must = f"task {name!r} must have at least two classes"
-                raise errors.value(owner, must, f"only {labels.tolist()[0]!r}")
+                raise errors.value(owner, must, f"one class, {labels.tolist()[0]!r}")
             return labels, 0.0, 1.0
         numbers = self._numbers(name, values)
         return None, float(numbers.mean()), float(numbers.std()) or 1.0
@@ -377,7 +377,24 @@ class MultiTaskNet(BaseNet):
             [name, None if c is None else c.tolist()] for name, c in zip(self.tasks_.tolist(), self.classes_)
         ]
 
+    def _tuned(self, module: Any, plan: Training) -> Training:
+        """Start from weights of other tasks with the trunk alone."""
+        known = getattr(self, "tuning_", {}).get("classes")
+        if known is not None and known != self._head_knows():
+            trunk = {name: w for name, w in self.pretrained_.items() if not name.startswith("heads.")}
+            heads = {name: w for name, w in module.state_dict().items() if name.startswith("heads.")}
+            self.pretrained_ = {**trunk, **heads}
+        return super()._tuned(module, plan)
+
     # --- learning ----------------------------------------------------------------------------------------
+
+    def _measure(self, data: Data) -> None:
+        if self.module is not None:
+            super()._measure(data)
+            return
+        self.input_shape_ = [int(size) for size in data.X.shape[1:]]
+        self.dtype_ = str(data.X.dtype) if data.X.dtype in (np.float32, np.float64) else "float32"
+        self.reads_integers_ = False
 
     def _module(self) -> Trunk:
         outputs = [self._outputs_of(t) for t in range(len(self.tasks_))]
@@ -387,7 +404,7 @@ class MultiTaskNet(BaseNet):
                 int(np.prod(self.input_shape_)),
                 *np.atleast_1d(self.hidden_layer_sizes).astype(int).tolist(),
             ]
-            return Trunk(_perceptron(widths), widths[-1], hidden, outputs)
+            return Trunk(_perceptron(widths), widths[-1], hidden, outputs).to(getattr(torch, self.dtype_))
         trunk = super()._module()
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.zeros(()))
         kind = torch.int64 if reads_integers(trunk) else like.dtype
@@ -463,7 +480,7 @@ class MultiTaskNet(BaseNet):
             raise errors.value(type(self).__name__, must, "numbers only", do)
         return found[ALONE] if self.form_ == "vector" else found
 
-    def transform(self, X):
+    def features(self, X):
         """Return the features that all heads read."""
         return as_given(X, finite(self, self._answer(self._features, X)))
 
