@@ -15,9 +15,9 @@ from results.tables import at_least
 
 SEEDS = 5
 N_TRAIN = 1000
-WIDTH = 512
+WIDTH = 256
 NOISE = 0.2
-STEPS = 3000
+STEPS = 2500
 
 
 def errors(seed: int, noise: float = NOISE) -> np.ndarray:

@@ -13,7 +13,7 @@ from results.tables import at_least, at_most
 
 RULE = "hebb"
 UNITS = (250, 500, 1000)
-SEEDS = 4
+SEEDS = 3
 LOADS = (0.1, 0.11, 0.12, 0.125, 0.13, 0.135, 0.14, 0.145, 0.15, 0.155, 0.16, 0.17, 0.18)
 
 

@@ -18,7 +18,7 @@ N_TRAIN = 200
 FEATURES = (20, 50, 100, 150, 180, 200, 220, 260, 400, 800, 2000, 4000)
 NOISE = 0.2  # share of the training labels that are drawn anew, for the trained networks
 WIDTHS = (1, 2, 4, 7, 10, 14, 20, 28, 40, 80, 160, 320)
-STEPS = 2500
+STEPS = 2000
 WEIGHT_DECAY = 0.0
 
 
