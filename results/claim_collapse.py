@@ -12,17 +12,17 @@ from corollary import VAE, Training
 from results._claims import panels, write
 from results.tables import at_least, at_most
 
-NOISES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
+NOISES = (0.2, 0.3, 0.4, 0.5, 0.7)
 SEEDS = 3
 LATENT = 20
 
 
 def active(X: np.ndarray, noise: float | None, seed: int) -> int:
-    """Return how many codes tell samples apart."""
+    """Return how many directions of the code tell samples apart: the optimum does not care how the code is turned."""
     plan = Training(epochs=120, learning_rate=1e-2, batch_size=256, schedule="cosine")
     options = {"likelihood": "gaussian", "noise": noise, "warmup": 0}
     model = VAE(LATENT, hidden_layer_sizes=(), training=plan, random_state=seed, **options).fit(X)
-    return int((model.transform(X).var(0) > 0.02).sum())
+    return int((np.linalg.eigvalsh(np.cov(model.transform(X).T)) > 0.05).sum())
 
 
 def run(out: Path) -> dict[str, Any]:

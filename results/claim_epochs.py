@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from results._claims import panels, spread, write
-from results.tables import at_least
+from results.tables import at_least, at_most
 
 SEEDS = 5
 N_TRAIN = 1000
@@ -82,13 +82,14 @@ def run(out: Path) -> dict[str, Any]:
         setting=f"{N_TRAIN} real digits, {NOISE:.0%} of their labels wrong, the others to test on with right labels; "
         f"two hidden layers "
         f"of {WIDTH}, Adam, {STEPS} updates of 128 samples, {SEEDS} seeds, each with another division.",
-        found=f"the error rises by {spread([100 * r for r in rise])} points after its valley, and falls by "
-        f"{spread([100 * f for f in fall])} points after the peak.",
+        found=f"the first two thirds of it: the error rises by {spread([100 * r for r in rise])} points after its valley. It "
+        f"falls by only {spread([100 * f for f in fall])} points after the peak: a second descent worth the name is not "
+        "reproduced within this budget.",
         change="`NOISE = 0.0` takes the peak away, as the dashed line shows.",
         headings=("seed", "valley", "peak after it", "end"),
         rows=rows,
         figure=figure,
     )
     at_least(min(rise), 0.02, "rise after the valley")
-    at_least(float(np.mean(fall)), 0.005, "second descent")
+    at_most(max(fall), 0.02, "second descent, which is said not to be there")
     return {"rise": rise, "fall": fall}

@@ -50,7 +50,9 @@ def trained(width: int, seed: int) -> tuple[float, float]:
 def run(out: Path) -> dict[str, Any]:
     """Measure random features and trained networks, draw both, and assert the two descents."""
     X, y = load_digits(return_X_y=True)
-    fixed = theory.double_descent(X, np.eye(10)[y], FEATURES, n_train=N_TRAIN, repeats=SEEDS, random_state=0)
+    fixed = theory.bounds.double_descent(
+        X, np.eye(10)[y], FEATURES, n_train=N_TRAIN, repeats=SEEDS, random_state=0
+    )
     errors = np.array([[trained(width, seed) for seed in range(SEEDS)] for width in WIDTHS])
     medians = np.median(errors, axis=1)
     figure, (left, right) = panels(2)

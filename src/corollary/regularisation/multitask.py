@@ -404,7 +404,11 @@ class MultiTaskNet(BaseNet):
                 int(np.prod(self.input_shape_)),
                 *np.atleast_1d(self.hidden_layer_sizes).astype(int).tolist(),
             ]
-            return Trunk(_perceptron(widths), widths[-1], hidden, outputs).to(getattr(torch, self.dtype_))
+            made = Trunk(_perceptron(widths), widths[-1], hidden, outputs)
+            for layer in made.modules():
+                if isinstance(layer, nn.Linear):
+                    nn.init.xavier_uniform_(layer.weight)  # as our perceptrons
+            return made.to(getattr(torch, self.dtype_))
         trunk = super()._module()
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.zeros(()))
         kind = torch.int64 if reads_integers(trunk) else like.dtype
