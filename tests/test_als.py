@@ -222,7 +222,7 @@ def test_an_explicit_rating_of_zero_counts_and_a_frame_is_taken():
     frame = pd.DataFrame({"user": ["a", "a", "b"], "item": ["x", "y", "y"], "rating": [0.0, 4.0, 2.0]})
     again = ALS(1, random_state=0).fit(frame)
     np.testing.assert_allclose(
-        again.predict([[1, 0]]), model.predict([[1, 0]]), rtol=1e-5
+        again.predict([("b", "x")]), model.predict([[1, 0]]), rtol=1e-5
     )  # frames are float32
 
 

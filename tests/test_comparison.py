@@ -390,7 +390,9 @@ def test_nodes_are_compared_with_what_their_features_alone_say():
     ("dataset", "task"),
     [
         (Dataset(sparse.eye(3, format="csr"), kind="ratings"), "completion"),
-        (Dataset(Graph(x=np.eye(3), edge_index=np.zeros((2, 0), int)), kind="graph"), "nodes"),
+        (Dataset(Graph(x=np.eye(3), edge_index=np.zeros((2, 0), int)), kind="graph"), "links"),
+        (Dataset(Graph(np.eye(3), np.zeros((2, 0), int), np.arange(3)), kind="graph"), "nodes"),
+        (Dataset(np.eye(3), np.array([[1, 1], [0, 1], [0, 0]])), "multilabel"),
         (Dataset(["a b"], kind="text"), "language"),
         (Dataset(np.eye(3)), "density"),
         (Dataset(np.eye(3), np.array(["a", "b", "a"])), "classification"),

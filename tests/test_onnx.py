@@ -74,7 +74,8 @@ def fed(model, X):
         tokens, lengths = padded(model._windows(model._query(X))[0] if tagger else model._framed(list(X)))
     else:
         tokens, lengths = padded(model._ragged(X).flat.split(model._ragged(X).lengths.tolist()))
-    return {"tokens": tokens, "lengths": lengths}
+    scores = {"scores": model.ngram_scores(X)} if hasattr(model, "ngrams_") else {}
+    return {"tokens": tokens, "lengths": lengths, **scores}
 
 
 def run(path, given):

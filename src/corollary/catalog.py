@@ -188,7 +188,7 @@ gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifi
 chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | Chebyshev filters on a graph, for nodes
 gat              | NodeClassifier layer=gat | graphs.nodes    | graph | classifier | | Graph attention network, for nodes
 gin              | GraphClassifier layer=gin | graphs.whole   | graph | classifier | | Graph isomorphism network, for whole graphs
-mpnn             | LinkPredictor layer=mpnn | graphs.links    | graph | transformer | | Message-passing network, for links
+mpnn             | LinkPredictor layer=mpnn | graphs.links    | graph | link-predictor transformer | | Message-passing network, for links
 spectral         | NodeClassifier layer=spectral | graphs.nodes | graph | classifier | | Filters in the spectrum of a graph, for nodes
 wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function | Colour refinement, a test of isomorphism
 laplacian        | laplacian       | theory.graphs          | graph | | function | Matrices, spectra and smoothing of graphs

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from corollary.errors import missing, value
 
-__all__ = ["Classes", "Named", "Numbers", "Program", "write_onnx"]
+__all__ = ["Classes", "Named", "Numbers", "Program", "Several", "write_onnx"]
 
 OPSET = 18  # the first with maxima over places
 
@@ -50,6 +50,16 @@ class Classes(nn.Module):
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return both."""
         return logits.softmax(self.axis), logits.argmax(self.axis)
+
+
+class Several(nn.Module):
+    """Logits to the probability of each label by itself, and which are more probable than not."""
+
+    names = ("probabilities", "labels")
+
+    def forward(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both."""
+        return logits.sigmoid(), logits > 0
 
 
 class Numbers(nn.Module):

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
 from corollary.border import check_target
+from corollary.data.multilabel import indicators
 from corollary.data.sources import Source
 from corollary.engine.budget import Budget
 from corollary.engine.loop import EarlyStopping
@@ -420,6 +421,8 @@ class GradientClassifier(Classifier, GradientTrained):
         return self._sampled(dropout_samples, lambda: Classifier.predict_proba(self, X)).mean(0)
 
     def _known_y(self, X: Any, y: Any) -> Any:
+        if getattr(self, "multilabel_", False):
+            return indicators(y, self.classes_, type(self).__name__)
         y = check_target(self, X, y, multi_output=True)
         if y.ndim == 2 and y.shape[1] > 1:
             known = self.classes_
@@ -443,9 +446,15 @@ class GradientClassifier(Classifier, GradientTrained):
         return target, self._as_weight(self._weights(data))
 
     def _criterion(self, axis: int = 1) -> Any:
-        from corollary.losses import CrossEntropy
+        from corollary.losses import CrossEntropy, LabelwiseCrossEntropy
 
+        if getattr(self, "multilabel_", False):
+            return LabelwiseCrossEntropy(len(self.classes_))
         return CrossEntropy(len(self.classes_), axis)
+
+    def _chances(self, logits: Any) -> Any:
+        """Return the probabilities of logits (n, n_classes): of one class of all, or of each label by itself."""
+        return logits.sigmoid() if getattr(self, "multilabel_", False) else logits.softmax(1)
 
     def _differentiable(self) -> tuple[Any, Any]:
         """Return the map from a tensor of checked inputs to logits, and a tensor of the type and device it takes.
@@ -463,9 +472,10 @@ class GradientClassifier(Classifier, GradientTrained):
         return lambda x: call(x, torch.full((len(x),), x.shape[1])), like
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        from corollary.export import Classes
+        from corollary.export import Classes, Several
 
-        return self._graph_call(), Classes(), {"classes": self.classes_.tolist()}
+        finish = Several() if getattr(self, "multilabel_", False) else Classes()
+        return self._graph_call(), finish, {"classes": self.classes_.tolist()}
 
 
 class GradientTagger(Tagger, GradientTrained):

@@ -28,6 +28,7 @@ __all__ = [
     "FAMILIES",
     "REGRESSION",
     "CrossEntropy",
+    "LabelwiseCrossEntropy",
     "absolute",
     "binary_cross_entropy",
     "cross_entropy",
@@ -211,6 +212,31 @@ class CrossEntropy:
         """Return which guesses are right; a soft target counts as its most probable class."""
         wanted = target.argmax(self.axis) if target.is_floating_point() else target
         return output.detach().argmax(self.axis) == wanted
+
+
+@dataclass(frozen=True)
+class LabelwiseCrossEntropy:
+    """The mean over the labels of each one's own cross-entropy, for samples that have any number of labels.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of labels.
+    """
+
+    n_classes: int
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return one loss per sample, of logits (n, n_classes) and zeros and ones, or probabilities, alike."""
+        return F.binary_cross_entropy_with_logits(output, target, reduction="none").mean(1)
+
+    def soften(self, target: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the targets, which are probabilities already."""
+        return target.to(dtype)
+
+    def accuracy(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the share of each sample's labels that are right."""
+        return ((output.detach() > 0) == (target > 0.5)).to(output.dtype).mean(1)
 
 
 # The names of losses that regressors take.

@@ -19,8 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.border import as_given, check_complete, check_count, check_target, finite, to_numpy
 from corollary.data.dataset import Dataset
-from corollary.data.indices import check_index, check_pairs
-from corollary.shapes import Labels
+from corollary.data.labels import as_names, names_to_keep, places, places_of_pairs
+from corollary.data.multilabel import indicators, label_sets
+from corollary.data.ratings import check_ratings
+from corollary.shapes import Flag, Labels, Maybe
 
 __all__ = [
     "Classifier",
@@ -29,6 +31,7 @@ __all__ = [
     "Density",
     "Generator",
     "LanguageModel",
+    "Linker",
     "Memory",
     "Recommender",
     "Regressor",
@@ -53,11 +56,16 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
     """Predicts one of several classes. Hook: ``_predict_proba(X)`` of shape (n, n_classes)."""
 
     role = "classifier"
-    _fitted: ClassVar[Mapping[str, Any]] = {"classes_": Labels()}
+    _fitted: ClassVar[Mapping[str, Any]] = {"classes_": Labels(), "multilabel_": Maybe(Flag())}
     classes_: np.ndarray
     _soft_targets: ClassVar[bool] = False  # whether y may be probabilities (n, n_classes)
+    _several_labels: ClassVar[bool] = False  # whether a sample may have any number of labels
 
     def _check_y(self, X: Any, y: Any) -> Any:
+        self.__dict__.pop("multilabel_", None)
+        several = label_sets(y) if y is not None else None
+        if several is not None:
+            return self._check_labels(X, *several)
         soft = self._soft_targets and _columns(y) > 1
         y = check_target(self, X, y, multi_output=soft)
         if soft:
@@ -71,6 +79,28 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
                 f"the one class {self.classes_.tolist()[0]!r}",
             )
         return codes
+
+    def _check_labels(self, X: Any, classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return which labels each sample has (n, n_labels)."""
+        owner = type(self).__name__
+        if not self._several_labels:
+            do = "Use a model that takes several (MLPClassifier, TextCNN, BERTClassifier, SequenceClassifier), or scikit-learn's "
+            raise errors.value(
+                owner,
+                "y must have one label per sample",
+                "several",
+                do + "MultiOutputClassifier around this one.",
+            )
+        if getattr(self, "class_weight", None) is not None:
+            must = "class_weight is for one label per sample"
+            raise errors.value(
+                owner, must, f"several, and class_weight={self.class_weight!r}", "Leave it out."
+            )  # type: ignore[attr-defined]
+        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if len(y) != rows:
+            raise errors.value(owner, f"y must have one entry per sample ({rows})", len(y))
+        self.classes_, self.multilabel_ = classes, True
+        return y
 
     def _check_probabilities(self, y: np.ndarray) -> np.ndarray:
         """Return soft targets (n, n_classes), whose classes are 0, 1, ..."""
@@ -89,17 +119,33 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         return np.asarray(by_class if data.sample_weight is None else by_class * data.sample_weight)
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class, in the order of ``classes_``."""
+        """Return the probability of each class, in the order of ``classes_``; of several labels, each by itself."""
         return as_given(X, finite(self, self._answer(self._predict_proba, X)))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy; the labels are those of the Dataset by default."""
-        return float(super().score(X, given_target(self, X, y), sample_weight))
+        """Return the accuracy; the labels are those of the Dataset by default. Of several labels, all must be right."""
+        y = given_target(self, X, y)
+        if getattr(self, "multilabel_", False):
+            y = indicators(y, self.classes_, type(self).__name__).astype(np.int64)
+        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable class."""
-        winners = np.asarray(finite(self, self._answer(self._predict_proba, X))).argmax(axis=-1)  # type: ignore[attr-defined]
-        return as_given(X, self.classes_[winners])
+        """Return the most probable class; where samples have several labels, which of ``classes_`` each has (n, n_labels)."""
+        chances = np.asarray(finite(self, self._answer(self._predict_proba, X)))  # type: ignore[attr-defined]
+        if getattr(self, "multilabel_", False):
+            return as_given(X, (chances > 0.5).astype(np.int64))
+        return as_given(X, self.classes_[chances.argmax(axis=-1)])
+
+    @available_if(lambda self: self._several_labels)  # type: ignore[untyped-decorator]
+    def predict_labels(self, X: Any) -> list[list[Any]]:
+        """Return the labels of each sample, the most probable first."""
+        chances = np.asarray(self.predict_proba(X))
+        if not getattr(self, "multilabel_", False):
+            return [[label] for label in self.classes_[chances.argmax(1)].tolist()]
+        order = np.argsort(-chances, axis=1, kind="stable")
+        return [
+            [self.classes_[j].item() for j in places_ if row[j] > 0.5] for row, places_ in zip(chances, order)
+        ]
 
 
 def _columns(y: Any) -> int:
@@ -269,15 +315,49 @@ class Clusterer(ClusterMixin):  # type: ignore[misc]
 
 
 class Completer:
-    """Fills in missing entries. Hook: ``_predict(users, items)`` of shape (n,)."""
+    """Fills in missing entries. Hooks: ``_predict(users, items)`` of shape (n,); ``_average()``.
+
+    ``_average()`` returns what unknown users and items are answered by: the mean of all, what each row and what each
+    column adds to it. A model fitted to a table of (user, item, value) speaks in its names.
+    """
 
     role = "completer"
+    _fitted: ClassVar[Mapping[str, Any]] = {
+        "users_": Maybe(Labels("shape_.0")),
+        "items_": Maybe(Labels("shape_.1")),
+    }
+    shape_: tuple[int, int]
 
     def predict(self, pairs: Any) -> np.ndarray:
-        """Return the value of each (row, column) pair; ``pairs`` has shape (n, 2)."""
+        """Return the value of each (row, column) pair; ``pairs`` has shape (n, 2).
+
+        Rows and columns are numbers, or, where the model was fitted to a table of (user, item, value), the names that it
+        has. Users and items that the table did not have are answered as the average one, with a warning.
+        """
         check_is_fitted(self)
-        rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)  # type: ignore[attr-defined]
-        return np.asarray(finite(self, self._predict(rows, columns)))  # type: ignore[attr-defined]
+        owner, what = (
+            type(self).__name__,
+            ("user", "item") if self._is_named() else ("row", "column"),
+        )
+        rows, columns = places_of_pairs(pairs, self._names(), self.shape_, what, owner, strangers=True)
+        return self._values(rows, columns)
+
+    def _values(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the values of entries by number; -1 is nobody that is known."""
+        known = (rows >= 0) & (columns >= 0)
+        if known.all():
+            return np.asarray(finite(self, self._predict(rows, columns)))  # type: ignore[attr-defined]
+        mean, by_row, by_column = self._average()  # type: ignore[attr-defined]
+        found = (
+            mean + np.where(rows >= 0, by_row[rows], 0.0) + np.where(columns >= 0, by_column[columns], 0.0)
+        )
+        if known.any():
+            found[known] = self._predict(rows[known], columns[known])  # type: ignore[attr-defined]
+        return np.asarray(finite(self, found))
+
+    def _by_number(self, pairs: Any) -> np.ndarray:
+        """Return the value of each pair of row and column numbers, whatever names there are."""
+        return self._values(*np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T)
 
     def complete(self, X: Any) -> np.ndarray:
         """Return X, of the fitted shape, as a full array: known entries kept, the others predicted."""
@@ -291,14 +371,77 @@ class Completer:
         return full
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the negative root-mean-square error on the stored entries of a ratings matrix."""
-        held = self._query(X).tocoo()  # type: ignore[attr-defined]
-        errors_ = held.data - self.predict(np.column_stack([held.row, held.col]))
+        """Return the negative root-mean-square error on the stored entries of a ratings matrix, or on a table of them."""
+        check_is_fitted(self)
+        table = self._table(X)
+        if table is None:
+            held = self._query(X).tocoo()  # type: ignore[attr-defined]
+            rows, columns, values = held.row, held.col, held.data
+        else:
+            R, users, items = table
+            held = R.tocoo()
+            rows, columns = self._placed(users)[held.row], self._placed(items, 1)[held.col]
+            values = held.data
+        errors_ = values - self._values(rows, columns)
         return -float(np.sqrt(np.mean(errors_.astype(np.float64) ** 2)))
+
+    # --- names -------------------------------------------------------------------------------------------
+
+    def _names(self) -> tuple[Any, Any]:
+        return getattr(self, "users_", None), getattr(self, "items_", None)
+
+    def _is_named(self) -> bool:
+        return any(names is not None for names in self._names())
+
+    def _placed(self, values: Any, axis: int = 0, strangers: bool = True) -> np.ndarray:
+        """Return the numbers of users (or items) given by name, or by number where there are no names."""
+        names, what = self._names()[axis], ("user", "item")[axis]
+        return places(values, names, self.shape_[axis], what, type(self).__name__, strangers=strangers)
+
+    def _name(self, users: Any, items: Any) -> None:
+        """Keep the names of users and items, where they say more than numbers do."""
+        for key, labels in (("users_", users), ("items_", items)):
+            self.__dict__.pop(key, None)
+            if (names := names_to_keep(labels)) is not None:
+                setattr(self, key, names)
+
+    def _table(self, X: Any) -> tuple[Any, Any, Any] | None:
+        """Return a table of (user, item, value), or a data set with names, as a matrix with its names; None for others."""
+        if not self._is_named():
+            return None
+        return _triples(X, type(self).__name__)
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, Any]:
+        found = _triples(X, type(self).__name__)
+        self._name(*(found[1:] if found else (None, None)))
+        return super()._read(X if found is None else found[0], y)  # type: ignore[misc, no-any-return]
+
+    def _read_again(self, X: Any) -> Any:
+        """Return new ratings in the rows and columns of the fit, found by their names."""
+        table = self._table(X)
+        if table is None:
+            return super()._read_again(X)  # type: ignore[misc]
+        from scipy.sparse import csr_matrix
+
+        R = table[0].tocoo()
+        rows, columns = (
+            self._placed(labels, axis, False)[places_]
+            for axis, (labels, places_) in enumerate(zip(table[1:], (R.row, R.col)))
+        )
+        return csr_matrix((R.data, (rows, columns)), shape=self.shape_)
+
+
+def _triples(X: Any, owner: str) -> tuple[Any, Any, Any] | None:
+    """Return the matrix and the names of a frame of triples, or of a data set of ratings that has names."""
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        return check_ratings(X, owner, labels=True)  # type: ignore[no-any-return]
+    if isinstance(X, Dataset) and X.kind == "ratings" and {"users", "items"} <= X.extra.keys():
+        return check_ratings(X.X, owner), X.extra["users"], X.extra["items"]
+    return None
 
 
 class Recommender:
-    """Ranks items for users. Hook: ``_recommend(users, n, seen, items, exclude)``, as ``recommend`` describes them."""
+    """Ranks items for users. Hook: ``_recommend(users, n, seen, items, exclude)``, all by number, as ``recommend`` says."""
 
     role = "recommender"
 
@@ -307,29 +450,57 @@ class Recommender:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n`` best items for each user, and their scores, best first.
 
-        Where fewer are left, the rest are -1 with the score minus infinity.
+        Where fewer are left, the rest are -1 (or the empty name) with the score minus infinity.
 
         Parameters
         ----------
-        users : array-like of int
-            Row numbers of the fitted ratings.
+        users : array-like
+            Row numbers of the fitted ratings, or names if the model was fitted to a table of them; users that the table
+            did not have get what the average user would.
         n : int, default=10
             How many items each.
         seen : sparse matrix, None or "fitted", default="fitted"
             Ratings, with one row per entry of ``users``, whose items are left out: by default those that the model was
             fitted on, since nobody needs to be told what they know. None keeps them all.
-        items : array-like of int, optional
+        items : array-like, optional
             The only items to choose from.
-        exclude : array-like of int, optional
+        exclude : array-like, optional
             Items to leave out.
+
+        Returns
+        -------
+        items : ndarray of shape (n_users, n)
+            Numbers, or names if there are any.
+        scores : ndarray of shape (n_users, n)
         """
         check_is_fitted(self)
         check_count(self, "n", n)
         if isinstance(seen, str) and seen != "fitted":
             raise errors.value(type(self).__name__, "seen must be ratings, None or 'fitted'", repr(seen))
-        users = check_index(users, self.shape_[0], "user", type(self).__name__)  # type: ignore[attr-defined]
-        items, scores = self._recommend(users, n, seen, items, exclude)  # type: ignore[attr-defined]
-        return items, finite(self, scores, log=True)
+        users = self._placed(users)  # type: ignore[attr-defined]
+        items, exclude = (
+            None if some is None else self._placed(some, 1, False)  # type: ignore[attr-defined]
+            for some in (items, exclude)
+        )
+        found, scores = self._recommend(users, n, seen, items, exclude)  # type: ignore[attr-defined]
+        return as_names(found, getattr(self, "items_", None)), finite(self, scores, log=True)
+
+
+class Linker:
+    """Says how probable edges between nodes are. Hook: ``_probability(rows, columns)`` of shape (n,), by number."""
+
+    role = "link-predictor"
+    shape_: tuple[int, int]
+
+    def link_probability(self, pairs: Any) -> np.ndarray:
+        """Return the probability of an edge for pairs (m, 2) of nodes of the fitted graph.
+
+        Nodes are the names that the graph has (``nodes_``), or numbers from 0 in the order of the rows of ``x``.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "nodes_", None)
+        ends = places_of_pairs(pairs, (names, names), self.shape_, ("node", "node"), type(self).__name__)
+        return np.asarray(finite(self, self._probability(*ends)))  # type: ignore[attr-defined]
 
 
 class LanguageModel:

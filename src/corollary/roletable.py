@@ -95,7 +95,7 @@ class Role:
         For each method, ``call(model, X)`` that calls it with what data X allow. The contract tests compare the results
         bit by bit, and expect ``NotFittedError`` before ``fit``. Methods that a model does not have are left out.
     columns : callable, optional
-        ``columns(model, dataset, labels) -> (names, columns, array or None)``: what ``corollary predict`` writes.
+        ``columns(model, dataset) -> (names, columns, array or None)``: what ``corollary predict`` writes.
         Of several roles the one that stands first in the table decides.
     draw : callable, optional
         ``draw(model, n) -> list or array`` of new samples: what ``corollary sample`` writes.
@@ -173,7 +173,7 @@ _ENTRIES = (
                 "RMSE",
                 "ranking.ratings",
                 False,
-                "mean absolute error↓, precision@10, NDCG@10",
+                "mean absolute error↓, precision@10, recall@10, NDCG@10",
                 rivals="baselines.of_ratings",
             )
         },
@@ -200,6 +200,15 @@ _ENTRIES = (
                 rivals="tasks.class_rivals",
             )
             for name in ("classification", "nodes")
+        }
+        | {
+            "multilabel": _task(
+                "F1",
+                "measures.label_sets",
+                True,
+                "macro F1, exact, labels right",
+                rivals="tasks.label_rivals",
+            )
         },
     ),
     Role(
@@ -320,6 +329,7 @@ _ENTRIES = (
         "topic-model",
         "explains counts of words by topics",
         ask=_methods("transform"),
+        section=_later("reporting.by_role", "_topics"),
         tasks={
             "topics": _task(
                 "word perplexity",
@@ -328,6 +338,22 @@ _ENTRIES = (
                 "coherence",
                 rivals="baselines.of_topics",
                 settings="tasks.topic_settings",
+            )
+        },
+    ),
+    Role(
+        "link-predictor",
+        "predicts missing edges",
+        ask={"link_probability": lambda model, X: model.link_probability([[0, 1], [2, 0]])},
+        columns=_later("cli.using", "link_columns"),
+        section=_later("reporting.by_role", "_linked"),
+        tasks={
+            "links": _task(
+                "ROC AUC",
+                "links.linked",
+                True,
+                "average precision, hits@10, hits@50",
+                rivals="links.of_links",
             )
         },
     ),

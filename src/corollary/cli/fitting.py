@@ -101,7 +101,7 @@ def fit_system(
         if "forecaster" in entry.roles:
             kept, held = _in_time(as_input(dataset, entry.input, entry.name), test)
         else:
-            kept, held = _as_inputs(*_divide(dataset, test, seed), entry)
+            kept, held = _as_inputs(*_divide(dataset, test, seed, entry), entry)
         request = {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}
         run.notes["data"] = _described(kept, request)
         with run:
@@ -130,8 +130,8 @@ def fit_system(
 
 def _fit(model: Any, kept: Any) -> None:
     try:
-        if kept.kind == "table" and not hasattr(kept.X, "tocsr"):
-            model.fit(kept)  # learns how to read the columns
+        if (kept.kind == "table" and not hasattr(kept.X, "tocsr")) or kept.kind == model.input == "ratings":
+            model.fit(kept)  # learns how to read the columns, or the names
         else:
             model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
     except errors.OtherFit as error:
@@ -206,14 +206,19 @@ def _as_inputs(kept: Any, held: Any, entry: Entry) -> tuple[Any, Any]:
     return kept, as_input(held, entry.input, entry.name, kept.extra.get("reading"), entry.also)
 
 
-def _divide(dataset: Any, test: float, seed: int) -> tuple[Any, Any]:
+def _divide(dataset: Any, test: float, seed: int, entry: Entry) -> tuple[Any, Any]:
     from corollary import data
 
+    if "link-predictor" in entry.roles and test:
+        from corollary.comparison.links import edges_held_out
+
+        return next(edges_held_out(dataset, 1, test, seed))
     if dataset.kind == "graph" and getattr(dataset.X, "test_mask", None) is not None:
         return dataset, dataset
     if not test or (len(dataset) < 2 and dataset.kind != "text"):
         return dataset, None
-    return data.split(dataset, test, seed)
+    by_time = dataset.kind == "ratings" and "times" in dataset.extra
+    return data.split(dataset, test, seed, by="time" if by_time else "chance")
 
 
 def _in_time(dataset: Any, test: float) -> tuple[Any, Any]:
@@ -260,6 +265,3 @@ def _remember(directory: Path, dataset: Any) -> None:
     reading = {key: value for key, value in dataset.extra.get("reading", {}).items() if key != "columns"}
     if reading:  # how columns are read stands in the model's own file
         write_text(directory / "reading.json", json.dumps(reading) + "\n")
-    labels = {key: [str(v) for v in dataset.extra[key]] for key in ("users", "items") if key in dataset.extra}
-    if labels:
-        write_text(directory / "labels.json", json.dumps(labels) + "\n")

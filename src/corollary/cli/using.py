@@ -108,7 +108,7 @@ def predict_with(
     table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
-    names, columns, array = table(model, dataset, _beside(run, "labels.json"))
+    names, columns, array = table(model, dataset)
     names, columns = _marked(names, columns, given, reading)
     write_columns(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
@@ -141,8 +141,11 @@ def _compare_told(told: dict[str, str], learned: Any) -> None:
 
 
 def _marked(names: list[str], columns: list[Any], given: Any, reading: Any) -> tuple[list[str], list[Any]]:
-    """Put what names the rows first, the files or the ids of the data, so that predictions can be joined with them."""
+    """Put what names the rows first, files, nodes or the ids of the data, so that predictions can be joined with them."""
     marks = {"file": given.extra["files"]} if "files" in given.extra else {}
+    if given.kind == "graph" and names[0] != "source":
+        nodes = given.extra.get("nodes", getattr(given.X, "nodes", None))
+        marks |= {"node": np.arange(len(given)) if nodes is None else nodes}
     frame = given.X if hasattr(given.X, "iloc") else None
     for column in reading.get("columns", ()):
         if column["kind"] == "id" and frame is not None and column["name"] in frame.columns:
@@ -161,21 +164,27 @@ def _marked(names: list[str], columns: list[Any], given: Any, reading: Any) -> t
 Columns = tuple[list[str], list[Any], np.ndarray | None]
 
 
-def class_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+def class_columns(model: Any, dataset: Dataset) -> Columns:
     """Return the predicted class and, where there are any, the probabilities of all of them."""
-    names, columns = ["prediction"], [model.predict(dataset.X)]
+    several = getattr(model, "multilabel_", False)
+    said = (
+        ["; ".join(map(str, labels)) for labels in model.predict_labels(dataset.X)]
+        if several
+        else model.predict(dataset.X)
+    )
+    names, columns = ["prediction"], [said]
     if hasattr(model, "predict_proba"):
         names += [f"p({label})" for label in model.classes_]
         columns += [*np.asarray(model.predict_proba(dataset.X)).T]
     return names, columns, None
 
 
-def text_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+def text_columns(model: Any, dataset: Dataset) -> Columns:
     """Return how each text goes on."""
     return ["continuation"], [model.generate(dataset.X, max_new_tokens=80)], None
 
 
-def part_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+def part_columns(model: Any, dataset: Dataset) -> Columns:
     """Return one row for every part of every sample."""
     found = model.predict(dataset.X)
     counts = [len(part) for part in found]
@@ -183,10 +192,10 @@ def part_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Column
     return ["sample", "part", "prediction"], [sample, part, np.concatenate(found)], None
 
 
-def _from_method(method: str, heading: str) -> Callable[[Any, Dataset, dict[str, Any]], Columns]:
+def _from_method(method: str, heading: str) -> Callable[[Any, Dataset], Columns]:
     """Return what gives the data to one method and makes columns of the result."""
 
-    def table(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+    def table(model: Any, dataset: Dataset) -> Columns:
         result = np.asarray(getattr(model, method)(dataset.X))
         if not result.size:
             must = f"the model must have found something to {method} with"
@@ -206,7 +215,7 @@ code_columns = _from_method("transform", "code")
 density_columns = _from_method("score_samples", "log_prob")
 
 
-def forecast_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
+def forecast_columns(model: Any, dataset: Dataset) -> Columns:
     """Return a row for every step ahead of every series: its date where there are dates, the forecast, and an interval."""
     from corollary.data.series import following
 
@@ -231,29 +240,22 @@ def forecast_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Co
     return names, columns, None
 
 
-def completed_columns(model: Any, dataset: Dataset, labels: dict[str, Any]) -> Columns:
-    """Return the value of every (user, item) pair of a ratings file, matched by the labels of the fit."""
+def link_columns(model: Any, dataset: Dataset) -> Columns:
+    """Return the most probable edges that the graph of the fit does not have."""
+    pairs, chances = model.missing_links()
+    return ["source", "target", "probability"], [*pairs.T, chances], None
+
+
+def completed_columns(model: Any, dataset: Dataset) -> Columns:
+    """Return the value of every (user, item) pair of a ratings file, matched by the names of the fit."""
     coo = dataset.X.tocoo()
-    users, items = coo.row, coo.col
-    if labels and "users" in dataset.extra:
-        users = _match(np.asarray(dataset.extra["users"])[coo.row], labels["users"], "user")
-        items = _match(np.asarray(dataset.extra["items"])[coo.col], labels["items"], "item")
-    values = model.predict(np.column_stack([users, items]))
     shown = [
-        np.asarray(dataset.extra[k])[i] if k in dataset.extra else i
-        for k, i in (("users", coo.row), ("items", coo.col))
+        np.asarray(dataset.extra[key])[places] if key in dataset.extra else places
+        for key, places in (("users", coo.row), ("items", coo.col))
     ]
-    return ["user", "item", "prediction"], [*shown, values], None
-
-
-def _match(given: np.ndarray, known: list[str], what: str) -> np.ndarray:
-    place = {label: i for i, label in enumerate(known)}
-    strange = [label for label in map(str, given) if label not in place]
-    if strange:
-        raise errors.unknown(
-            "predict", what, strange[0], known[:1000], "Only those of the fit have a prediction."
-        )
-    return np.array([place[str(label)] for label in given])
+    named = hasattr(model, "users_") or hasattr(model, "items_")
+    asked = shown if named and "users" in dataset.extra else (coo.row, coo.col)
+    return ["user", "item", "prediction"], [*shown, model.predict([*zip(*asked)])], None
 
 
 def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:

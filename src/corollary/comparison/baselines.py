@@ -27,6 +27,29 @@ def of_classes(dataset: Dataset) -> list[Rival]:
     return [Rival("prior", title, "baseline", None, lambda data, seed: DummyClassifier())]
 
 
+class FrequentLabels(BaseEstimator):
+    """Give every sample the labels that most samples have."""
+
+    def fit(self, X: Any, y: Any) -> FrequentLabels:
+        """Count them."""
+        from corollary.data.multilabel import label_sets
+
+        found = label_sets(y)
+        self.classes_, table = found if found is not None else (np.arange(np.shape(y)[1]), np.asarray(y))
+        self.labels_ = (table.mean(0) > 0.5).astype(np.int64)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the same labels for each."""
+        return np.tile(self.labels_, (X.shape[0] if hasattr(X, "shape") else len(X), 1))
+
+
+def of_labels(dataset: Dataset) -> list[Rival]:
+    """Return the labels that most samples have."""
+    title = "the labels of most samples"
+    return [Rival("prior", title, "baseline", None, lambda data, seed: FrequentLabels())]
+
+
 def of_numbers(dataset: Dataset) -> list[Rival]:
     """Return the mean and the median of the target."""
     from sklearn.dummy import DummyRegressor

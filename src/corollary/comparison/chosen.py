@@ -34,7 +34,6 @@ class Chosen:
         self.model = model
         self.reader = reader
         self.kind, self.name, self.columns = dataset.kind, dataset.name, dataset.feature_names
-        self._extra = {k: v for k, v in dataset.extra.items() if k in ("users", "items")}
 
     def __repr__(self) -> str:
         return f"{self.reader.rival.id} fitted to {self.name!r}: {self.model!r}"
@@ -99,9 +98,6 @@ class Chosen:
         (directory / "history.csv").write_text("step\n" + "".join(f"{i + 1}\n" for i in range(len(rows))))
         if self.reader.reading:
             (directory / "reading.json").write_text(json.dumps(self.reader.reading, default=_plain) + "\n")
-        labels = {key: [str(v) for v in values] for key, values in self._extra.items() if values is not None}
-        if labels:
-            (directory / "labels.json").write_text(json.dumps(labels) + "\n")
         return directory
 
 

@@ -15,7 +15,7 @@ from corollary.comparison.board import Leaderboard, board_of
 from corollary.comparison.chosen import Chosen
 from corollary.comparison.progress import bar
 from corollary.comparison.rivals import Rival, find
-from corollary.comparison.tasks import parts_of, task_of
+from corollary.comparison.tasks import in_order, parts_of, task_of
 from corollary.comparison.trials import Trial, fit, prepare, try_out
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
@@ -120,6 +120,10 @@ def compare(
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
     dataset, groups, said = _grouped(dataset, groups)
     notes += [said] if said else []
+    if in_order(dataset, test):
+        notes.append(
+            "Each part holds out the ratings that follow in time; users who come later are answered as the average one."
+        )
     if task == "language":
         dataset = one_text(dataset)
     parts = parts_of(dataset, task, splits, test, seed, groups)
@@ -309,4 +313,6 @@ def _again(
     model, train, reader = prepare(rivals[system], task, dataset, how["seed"], how["search"])
     fit(model, task, train, seconds)
     model = getattr(model, "best_estimator_", model)
+    if dataset.kind == "ratings" and hasattr(model, "_name"):
+        model._name(dataset.extra.get("users"), dataset.extra.get("items"))
     return Chosen(model, reader, dataset)

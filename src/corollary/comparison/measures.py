@@ -19,12 +19,14 @@ __all__ = [
     "codes",
     "draws",
     "groups",
+    "label_sets",
     "labelled",
     "likelihood",
     "numbers",
     "parts",
     "pixels",
     "separation",
+    "several",
     "texts",
 ]
 
@@ -72,6 +74,27 @@ def classes(model: Any, held: Dataset) -> dict[str, float]:
         found["log-loss"] = float(-np.log(np.clip(right, 1e-15, 1)).mean())
         found["calibration error"] = calibration_error(chances, code)
     return found
+
+
+def label_sets(model: Any, held: Dataset) -> dict[str, float]:
+    """Return F1 over all labels of all samples, its mean over the labels, and the shares of samples and labels that are right."""
+    from sklearn.metrics import f1_score
+
+    truth, found = several(model, held)
+    return {
+        "F1": float(f1_score(truth, found, average="micro", zero_division=0.0)),
+        "macro F1": float(f1_score(truth, found, average="macro", zero_division=0.0)),
+        "exact": float(np.mean((truth == found).all(1))),
+        "labels right": float(np.mean(truth == found)),
+    }
+
+
+def several(model: Any, held: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return which labels each sample has, and which are found (n, n_labels)."""
+    from corollary.data.multilabel import indicators
+
+    found = np.asarray(model.predict(held.X)).astype(np.int64)
+    return indicators(held.y, np.asarray(model.classes_)).astype(np.int64), found
 
 
 def _ranking(model: Any, held: Dataset, chances: np.ndarray) -> np.ndarray:

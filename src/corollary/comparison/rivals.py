@@ -175,6 +175,8 @@ def find(names: Sequence[Any] | None, role: str, dataset: Dataset, task: str, se
     if task == "reconstruction":
         found = [entry for entry in found if hasattr(entry.load(), "inverse_transform")]
     found = [entry for entry in found if _can(entry, dataset)]
+    if task == "multilabel":
+        found = [entry for entry in found if getattr(entry.load(), "_several_labels", False)]
     if not found:
         must = f"some system must do {task} on data of kind {dataset.kind}"
         from corollary.roletable import TASKS
@@ -189,7 +191,12 @@ def _can(entry: catalog.Entry, dataset: Dataset) -> bool:
 
     if dataset.kind in ("graph", "graphs"):
         return entry.module.endswith("whole") == (dataset.kind == "graphs")
-    if "classifier" not in entry.roles or dataset.y is None or np.ndim(dataset.y) != 1:
+    if (
+        "classifier" not in entry.roles
+        or dataset.y is None
+        or isinstance(dataset.y, list)
+        or np.ndim(dataset.y) != 1
+    ):
         return True
     tags = get_tags(entry.create()).classifier_tags
     return tags is None or tags.multi_class or len(np.unique(np.asarray(dataset.y).astype(str))) <= 2
@@ -280,6 +287,47 @@ def classifiers(dataset: Dataset) -> list[Rival]:
         codes=True,
     )
     return [boosting, forests, logistic]
+
+
+class OnePerLabel:
+    """A classifier of scikit-learn for each label, of lists of labels or a table of zeros and ones."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Any, y: Any) -> OnePerLabel:
+        """Fit one for each label."""
+        from sklearn.multiclass import OneVsRestClassifier
+        from sklearn.pipeline import Pipeline
+
+        from corollary.data.multilabel import label_sets
+
+        found = label_sets(y)
+        self.classes_, table = found if found is not None else (np.arange(np.shape(y)[1]), np.asarray(y))
+        self.before_ = self.model[:-1] if isinstance(self.model, Pipeline) else None
+        last = self.model[-1] if isinstance(self.model, Pipeline) else self.model
+        X = X if self.before_ is None else self.before_.fit_transform(X)
+        self.model_ = OneVsRestClassifier(last).fit(X, table.astype(int))
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return which labels each sample has."""
+        return np.asarray(self.model_.predict(X if self.before_ is None else self.before_.transform(X)))
+
+
+def labellers(dataset: Dataset) -> list[Rival]:
+    """Return logistic regression for each label, on tf-idf where the data are texts."""
+    wanted = {"text": "sk-tfidf", "table": "sk-logistic"}.get(dataset.kind)
+    found = [rival for rival in classifiers(dataset) if rival.id == wanted]
+
+    def around(rival: Rival) -> Rival:
+        return replace(
+            rival,
+            make=lambda data, seed: OnePerLabel(rival.make(data, seed)),
+            name=f"{rival.name}, per label",
+        )
+
+    return [around(rival) for rival in found]
 
 
 def regressors(dataset: Dataset) -> list[Rival]:

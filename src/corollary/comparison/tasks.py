@@ -23,11 +23,13 @@ def task_of(dataset: Dataset) -> str:
     if dataset.kind == "ratings":
         return "completion"
     if dataset.kind == "graph":
-        return "nodes"
+        return "links" if dataset.X.y is None else "nodes"
     if "dates" in dataset.extra:
         return "forecasting"
     if dataset.y is None:
         return "language" if dataset.kind == "text" else "density"
+    if dataset.kind in ("table", "text", "sequence") and _are_labels(dataset):
+        return "multilabel"
     if isinstance(dataset.y, list) and dataset.y and np.ndim(dataset.y[0]) == 1:
         return "tagging"
     y = np.asarray(dataset.y)
@@ -35,6 +37,17 @@ def task_of(dataset: Dataset) -> str:
         return "segmentation"
     many = y.dtype.kind == "f" and (len(np.unique(y)) > 20 or not np.array_equal(y, np.round(y)))
     return "regression" if many or (y.dtype.kind in "iu" and len(np.unique(y)) > 100) else "classification"
+
+
+def _are_labels(dataset: Dataset) -> bool:
+    """Whether every sample has any number of labels, and not one for each of its parts."""
+    from corollary.data.multilabel import label_sets
+
+    if label_sets(dataset.y) is None:
+        return False
+    X, y = dataset.X, dataset.y
+    parts = [len(x) for x in X] if dataset.kind == "sequence" else []
+    return not parts or any(len(labels) != n for labels, n in zip(y, parts))
 
 
 # --- which metric ranks ----------------------------------------------------------------------------------
@@ -147,11 +160,22 @@ def parts_of(
 
         yield from islice(in_time(dataset, n, test), n)
         return
+    if task == "links" and not isinstance(test, str):
+        from corollary.comparison.links import edges_held_out
+
+        yield from edges_held_out(dataset, n, float(test), seed)
+        return
     stratify = task in ("classification", "nodes", "clustering")
-    for kept, held in splits(dataset, n, test, seed, stratify=stratify, groups=groups):
+    by = "time" if in_order(dataset, test) else "chance"
+    for kept, held in splits(dataset, n, test, seed, stratify=stratify, groups=groups, by=by):
         if dataset.kind == "ratings":
             held = replace(held, extra={**held.extra, "seen": kept.X.tocsr()})
         yield kept, held
+
+
+def in_order(dataset: Dataset, test: float | str) -> bool:
+    """Whether the last examples in time are held out: of ratings whose times are known."""
+    return dataset.kind == "ratings" and "times" in dataset.extra and not isinstance(test, str)
 
 
 # --- who else takes part ---------------------------------------------------------------------------------
@@ -160,6 +184,11 @@ def parts_of(
 def against(*sources: Any) -> Any:
     """Return a function that gathers rivals for a data set."""
     return lambda dataset: [rival for source in sources for rival in source(dataset)]
+
+
+def label_rivals(dataset: Dataset) -> list[rivals.Rival]:
+    """Return the most frequent value of each label, and one logistic regression per label."""
+    return [*baselines.of_labels(dataset), *rivals.labellers(dataset)]
 
 
 class_rivals = against(baselines.of_classes, rivals.classifiers)

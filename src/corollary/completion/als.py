@@ -44,13 +44,13 @@ from typing import Any
 
 import numpy as np
 from numba import get_num_threads, njit, prange
+from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Completer, Data, Estimator
 from corollary.completion.recommending import FactorRecommender, stacked
-from corollary.data.indices import check_index
 from corollary.data.ratings import check_ratings
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
@@ -315,6 +315,8 @@ class ALS(Completer, FactorRecommender, Estimator):
         Mean rating; 0 for implicit feedback.
     shape_ : tuple
         Numbers of users and items.
+    users_, items_ : ndarray
+        Names of users and items, if it was fitted to a table that has them; all methods then take and return names.
     ratings_ : sparse matrix of shape (n_users, n_items)
         What it was fitted on, so that ``recommend`` leaves out what a user knows and ``explain`` has reasons.
     n_iter_ : int
@@ -472,12 +474,21 @@ class ALS(Completer, FactorRecommender, Estimator):
         return self._folded(self._new(X, axis), axis)
 
     def _new(self, X: Any, axis: int) -> Any:
-        """Return ratings of new users or items, checked."""
+        """Return ratings of new users or items, checked; a table's other side is found by its names."""
         check_is_fitted(self)
         if axis not in (0, 1):
             raise errors.value("ALS", "axis must be 0 (new users) or 1 (new items)", repr(axis))
-        R = check_ratings(X, "ALS")
-        other = 1 - axis
+        other, table = 1 - axis, self._table(X)
+        if table is None:
+            R = check_ratings(X, "ALS")
+        else:
+            R = table[0].tocoo()
+            ends, size = [R.row, R.col], [*R.shape]
+            ends[other], size[other] = (
+                self._placed(table[1 + other], other, False)[ends[other]],
+                self.shape_[other],
+            )
+            R = sparse.csr_matrix((R.data, tuple(ends)), shape=tuple(size))
         if R.shape[other] != self.shape_[other]:
             must = f"X must have one {('row per user', 'column per item')[other]} ({self.shape_[other]})"
             do = "Pass X.T if rows are items." if R.shape[axis] == self.shape_[other] else ""
@@ -495,35 +506,48 @@ class ALS(Completer, FactorRecommender, Estimator):
         solve(R, F, Y, ridge=self._ridge(R), **options)
         return self._split(F)
 
-    def add_users(self, X: Any) -> np.ndarray:
-        """Fold new users into the model, one per row of X; return their numbers."""
-        return self._grow(X, 0)
+    def add_users(self, X: Any, names: Any = None) -> np.ndarray:
+        """Fold new users into the model, one per row of X; return their numbers, or names where the model has them.
 
-    def add_items(self, X: Any) -> np.ndarray:
-        """Fold new items into the model, one per column of X (one row per user); return their numbers."""
-        return self._grow(X, 1)
+        ``names`` are theirs, one per row; by default those that a table X has.
+        """
+        return self._grow(X, 0, names)
 
-    def _grow(self, X: Any, axis: int) -> np.ndarray:
-        R, side = self._new(X, axis), ("user", "item")[axis]
+    def add_items(self, X: Any, names: Any = None) -> np.ndarray:
+        """Fold new items into the model, one per column of X (one row per user); return their numbers or names.
+
+        ``names`` are theirs, one per column; by default those that a table X has.
+        """
+        return self._grow(X, 1, names)
+
+    def _grow(self, X: Any, axis: int, names: Any) -> np.ndarray:
+        R, side, known = self._new(X, axis), ("user", "item")[axis], self._names()[axis]
+        table = self._table(X)
+        names = table[1 + axis] if names is None and table is not None else names
+        if known is not None:
+            _check_new(names, known, R.shape[axis], side)
         factors, biases = self._folded(R, axis)
         setattr(self, f"{side}_factors_", np.vstack([getattr(self, f"{side}_factors_"), factors]))
         setattr(self, f"{side}_bias_", np.append(getattr(self, f"{side}_bias_"), biases))
         first, self.ratings_ = self.shape_[axis], stacked(self.ratings_, R, axis)
         self.shape_ = (len(self.user_factors_), len(self.item_factors_))
-        return np.arange(first, first + len(factors))
+        if known is None:
+            return np.arange(first, first + len(factors))
+        setattr(self, f"{side}s_", np.append(known, np.asarray(names)))
+        return np.asarray(names)
 
     def update_users(self, users: Any, X: Any) -> None:
         """Compute known users anew from all of their ratings, one row of X each, everything else fixed.
 
         Parameters
         ----------
-        users : array-like of int
-            Row numbers of the fitted ratings, all different.
+        users : array-like
+            Row numbers of the fitted ratings, or their names, all different.
         X : ratings of shape (len(users), n_items)
             What takes the place of their ratings.
         """
         R = self._new(X, 0)
-        users = check_index(users, self.shape_[0], "user", "ALS")
+        users = self._placed(users, 0, False)
         if len(users) != R.shape[0] or len(np.unique(users)) != len(users):
             must = f"X must have one row for each of {len(np.unique(users))} different users"
             raise errors.value("ALS", must, f"{R.shape[0]} rows for {len(users)} users")
@@ -537,6 +561,13 @@ class ALS(Completer, FactorRecommender, Estimator):
     def _predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         products = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])
         return products + self.user_bias_[users] + self.item_bias_[items] + products.dtype.type(self.mean_)
+
+    def _average(self) -> tuple[float, np.ndarray, np.ndarray]:
+        if self.feedback == "explicit":
+            return self.mean_, self.user_bias_, self.item_bias_
+        user, item = self.user_factors_.mean(0), self.item_factors_.mean(0)
+        mean = float(user @ item)
+        return mean, self.user_factors_ @ item - mean, self.item_factors_ @ user - mean
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return how well the stored entries of X are predicted; more is better.
@@ -571,3 +602,20 @@ class ALS(Completer, FactorRecommender, Estimator):
         else:
             z, A = 1 + self.alpha * ratings, Y.T @ Y + (rows.T * (self.alpha * ratings)) @ rows
         return A + ridge * np.eye(len(A)), rows, z, float(self.mean_ + self.item_bias_[item])
+
+
+def _check_new(names: Any, known: np.ndarray, count: int, side: str) -> None:
+    """Raise unless there is a new name for each new user or item."""
+    if names is None or len(names) != count:
+        do = f"Pass names=[...], or a table of (user, item, value) that has the new {side}s."
+        raise errors.value(
+            "ALS",
+            f"new {side}s of a model with names must have names",
+            "none" if names is None else len(names),
+            do,
+        )
+    again = [str(name) for name in names if str(name) in set(map(str, known))]
+    if again:
+        raise errors.value(
+            "ALS", f"names of new {side}s must be new", repr(again[0]), "Use update_users for those known."
+        )

@@ -142,6 +142,9 @@ class BiasBaseline(Completer, Estimator):
         self.mean_ = learner.results["mean"]
         self.row_bias_, self.column_bias_ = learner.results["rows"], learner.results["columns"]
 
+    def _average(self) -> tuple[float, np.ndarray, np.ndarray]:
+        return self.mean_, self.row_bias_, self.column_bias_
+
     def _predict(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return (self.mean_ + self.row_bias_[rows] + self.column_bias_[columns]).astype(self.dtype_)
 

@@ -142,6 +142,9 @@ class BaseSpectral(Completer, Estimator):
         self.singular_values_ = found.s.numpy()
         self.rank_ = len(self.singular_values_)
 
+    def _average(self) -> tuple[float, np.ndarray, np.ndarray]:
+        return self.mean_, self.row_bias_, self.column_bias_
+
     def _predict(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         low = np.einsum("nk,k,nk->n", self.left_[rows], self.singular_values_, self.right_[columns])
         return (low + self.mean_ + self.row_bias_[rows] + self.column_bias_[columns]).astype(low.dtype)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from corollary import errors
 from corollary.base import Recommender, check_count
 from corollary.border import finite
-from corollary.data.indices import check_index
+from corollary.data.labels import as_names
 from corollary.data.ratings import check_ratings
 
 __all__ = ["Explanation", "FactorRecommender"]
@@ -31,7 +31,7 @@ class Explanation(NamedTuple):
 
     score: float
     baseline: float  # the mean rating and the item's bias, which are everybody's
-    items: np.ndarray  # rated items, the one that speaks most for it first
+    items: np.ndarray  # rated items, by number or name, the one that speaks most for it first
     contributions: np.ndarray  # what each adds, eq. 1
 
 
@@ -42,6 +42,8 @@ class FactorRecommender(Recommender):
         self, users: np.ndarray, n: int, seen: Any, items: Any, exclude: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         self._check_most(n, 1)
+        known = users >= 0
+        told = not isinstance(seen, str)
         if isinstance(seen, str):
             seen = self.ratings_[users]
         elif seen is not None:
@@ -49,19 +51,22 @@ class FactorRecommender(Recommender):
         closed = np.zeros(self.shape_[1], dtype=bool)
         if items is not None:
             closed[:] = True
-            closed[check_index(items, self.shape_[1], "item", type(self).__name__)] = False
+            closed[items] = False
         if exclude is not None:
-            closed[check_index(exclude, self.shape_[1], "item", type(self).__name__)] = True
+            closed[exclude] = True
+        mean, _, by_item = self._average()
 
         def score(rows: slice) -> np.ndarray:
             some = users[rows]
             scores = self.user_factors_[some] @ self.item_factors_.T + self.item_bias_
             scores += (self.user_bias_[some] + self.mean_).astype(scores.dtype)[:, None]
+            scores[~known[rows]] = mean + by_item
             finite(self, scores)  # NaN would rank below what is left out
             scores[:, closed] = -np.inf
             if seen is not None:
                 part = seen[rows].tocoo()
-                scores[part.row, part.col] = -np.inf
+                own = known[rows][part.row] | told  # the row of a stranger is another user's
+                scores[part.row[own], part.col[own]] = -np.inf
             return scores
 
         return _best(score, len(users), n)
@@ -78,19 +83,20 @@ class FactorRecommender(Recommender):
         check_is_fitted(self)
         check_count(self, "n", n)
         self._check_most(n, axis)
-        which = check_index(which, self.shape_[axis], ("user", "item")[axis], type(self).__name__)
+        which = self._placed(which, axis, False)
         factors = (self.user_factors_, self.item_factors_)[axis]
         norms = np.linalg.norm(factors, axis=1, keepdims=True)
         units = factors / np.where(norms > 0, norms, 1)
-        return _best(lambda rows: units[which[rows]] @ units.T, len(which), n)
+        found, cosines = _best(lambda rows: units[which[rows]] @ units.T, len(which), n)
+        return as_names(found, self._names()[axis]), cosines
 
-    def explain(self, user: int, item: int, n: int = 10, *, ratings: Any = None) -> Explanation:
+    def explain(self, user: Any, item: Any, n: int = 10, *, ratings: Any = None) -> Explanation:
         """Return what a user's own ratings contribute to the score of an item, eq. 1.
 
         Parameters
         ----------
-        user, item : int
-            Row and column of the fitted ratings.
+        user, item : int or str
+            Row and column of the fitted ratings, or their names.
         n : int, default=10
             How many ratings at most, those that speak most for the item first.
         ratings : sparse matrix of shape (1, n_items), optional
@@ -108,8 +114,7 @@ class FactorRecommender(Recommender):
         check_is_fitted(self)
         check_count(self, "n", n)
         name = type(self).__name__
-        (user,) = check_index([user], self.shape_[0], "user", name)
-        (item,) = check_index([item], self.shape_[1], "item", name)
+        (user,), (item,) = self._placed([user], 0, False), self._placed([item], 1, False)
         own = (
             self.ratings_[[user]]
             if ratings is None
@@ -119,7 +124,8 @@ class FactorRecommender(Recommender):
         contributions = z * (rows @ lstsq(A, self._design()[item].astype(np.float64))[0])
         order = np.argsort(-contributions, kind="stable")
         total = float(baseline + contributions.sum())
-        return Explanation(total, float(baseline), own.indices[order[:n]], contributions[order[:n]])
+        rated = as_names(own.indices[order[:n]], self._names()[1])
+        return Explanation(total, float(baseline), rated, contributions[order[:n]])
 
     def _check_most(self, n: int, axis: int) -> None:
         if n > self.shape_[axis]:

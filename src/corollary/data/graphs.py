@@ -16,6 +16,7 @@ import numpy as np
 
 from corollary import errors
 from corollary.data.arrays import as_array
+from corollary.data.labels import names_to_keep
 
 __all__ = ["Graph", "both_ways", "check_graph", "check_graphs", "divided", "from_networkx"]
 
@@ -42,6 +43,8 @@ class Graph:
         Which nodes are for what.
     num_nodes : int, optional
         Number of nodes; read from ``x``, else the largest end of an edge decides.
+    nodes : ndarray of shape (n,), optional
+        Names of the nodes, strings or integers.
     """
 
     x: Any
@@ -53,6 +56,7 @@ class Graph:
     val_mask: np.ndarray | None = None
     test_mask: np.ndarray | None = None
     num_nodes: int | None = None
+    nodes: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.num_nodes is None:
@@ -117,7 +121,15 @@ def check_graph(
     weight = _per_edge(getattr(X, "edge_weight", None), "edge_weight", edge_index, owner)
     attr = _per_edge(getattr(X, "edge_attr", None), "edge_attr", edge_index, owner)
     masks = {name: _mask(getattr(X, name, None), name, n, owner) for name in _MASKS}
-    return Graph(x, edge_index, y, weight, attr, **masks, num_nodes=n)
+    return Graph(x, edge_index, y, weight, attr, **masks, num_nodes=n, nodes=_names(X, n, owner))
+
+
+def _names(X: Any, n: int, owner: str) -> np.ndarray | None:
+    """Return the names of the nodes of a graph of ours."""
+    names = X.nodes if isinstance(X, Graph) else None
+    if names is not None and len(names) != n:
+        raise errors.value(owner, f"the graph must have one name per node ({n})", len(names))
+    return names
 
 
 def check_graphs(X: Any, owner: str, *, features: bool = True, dimension: int | None = None) -> list[Graph]:
@@ -281,7 +293,7 @@ def _is_networkx(X: Any) -> bool:
 
 
 def from_networkx(G: Any, owner: str = "from_networkx") -> Graph:
-    """Return a networkx graph as arrays; its nodes are numbered in the order of ``G.nodes``.
+    """Return a networkx graph as arrays; its nodes are numbered in the order of ``G.nodes``, and keep their names.
 
     The node attribute ``x`` holds features, ``y`` a label (a node without one is unlabelled), ``train_mask`` and its like
     whether a node is for that (no, if absent), and the edge attribute ``weight`` a weight (1 if absent). An undirected
@@ -299,7 +311,9 @@ def from_networkx(G: Any, owner: str = "from_networkx") -> Graph:
         ends = ends[:, order]
         weight = None if weight is None else np.concatenate([weight, weight[turned]])[order]
     masks = {name: _node_mask(G, name) for name in _MASKS}
-    return Graph(_node_features(G, owner), ends, _node_labels(G), weight, **masks, num_nodes=len(place))
+    names = names_to_keep(G.nodes)
+    features, labels = _node_features(G, owner), _node_labels(G)
+    return Graph(features, ends, labels, weight, **masks, num_nodes=len(place), nodes=names)
 
 
 def _edge_weights(G: Any, owner: str) -> np.ndarray | None:

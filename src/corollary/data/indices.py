@@ -9,7 +9,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import as_array
 
-__all__ = ["check_index", "check_pairs"]
+__all__ = ["check_index"]
 
 
 def check_index(values: Any, size: int, what: str, owner: str) -> np.ndarray:
@@ -26,14 +26,3 @@ def check_index(values: Any, size: int, what: str, owner: str) -> np.ndarray:
         bad = array[(array < 0) | (array >= size)][0]
         raise errors.value(owner, f"{what} numbers must lie in 0 to {size - 1}", bad)
     return array.astype(np.int64)
-
-
-def check_pairs(pairs: Any, shape: tuple[int, int], owner: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the column numbers of (row, column) pairs within a matrix of this shape."""
-    array = as_array(pairs)
-    if array.ndim != 2 or array.shape[1] != 2:
-        do = "Pass np.column_stack([users, items])."
-        raise errors.value(owner, "pairs must have shape (n, 2)", f"shape {array.shape}", do)
-    return check_index(array[:, 0], shape[0], "row", owner), check_index(
-        array[:, 1], shape[1], "column", owner
-    )

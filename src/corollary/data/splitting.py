@@ -18,7 +18,9 @@ from corollary.data.sources import Source
 __all__ = ["split", "splits", "subset"]
 
 
-def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
+def split(
+    dataset: Dataset, test: float | str = 0.2, seed: int = 0, *, by: str = "chance"
+) -> tuple[Dataset, Dataset]:
     """Return a train and a test part.
 
     Examples (rows, documents, sequences, sets, graphs) are divided. Of a single text, the end is held
@@ -34,6 +36,9 @@ def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dat
         the data (without its validation part).
     seed : int, default=0
         The order in which examples are drawn depends on it alone.
+    by : {"chance", "time"}, default="chance"
+        Whether ratings are held out at random, or the last ones by their times (``extra["times"]``): what a recommender
+        meets when it is used.
 
     Returns
     -------
@@ -52,6 +57,8 @@ def split(dataset: Dataset, test: float | str = 0.2, seed: int = 0) -> tuple[Dat
         raise errors.value("split", "test must be a share between 0 and 1, or 'published'", repr(test))
     if _is_one_text(dataset):
         return _piece(dataset, 1 - float(test), 1.0)
+    if _by_time(dataset, by, "split"):
+        return next(_in_time(dataset, 1, float(test)))
     rng = np.random.default_rng(seed)
     if dataset.kind == "ratings":
         return _entries(dataset, float(test), rng)
@@ -67,6 +74,7 @@ def splits(
     *,
     stratify: bool = False,
     groups: Any = None,
+    by: str = "chance",
 ) -> Iterator[tuple[Dataset, Dataset]]:
     """Yield ``n`` train and test parts, to measure a spread as well as a mean.
 
@@ -88,6 +96,9 @@ def splits(
         Whether every part shall have each class of ``y`` in about the same share.
     groups : array-like, optional
         One label per example; examples with the same label stay on the same side.
+    by : {"chance", "time"}, default="chance"
+        As for :func:`split`. By time, each part is held out of what came before it; the first is the last in time, and each
+        further one begins half its length earlier.
 
     Yields
     ------
@@ -109,6 +120,9 @@ def splits(
         k = max(2, round(1 / test))
         yield from (_piece(dataset, i / k, (i + 1) / k) for i in reversed(range(max(0, k - n), k)))
         return
+    if _by_time(dataset, by, "splits"):
+        yield from _in_time(dataset, n, float(test))
+        return
     if dataset.kind == "ratings":
         size, divide = check_ratings(dataset.X, "splits").nnz, _divide_entries
     else:
@@ -118,6 +132,26 @@ def splits(
         raise errors.value("splits", f"groups must have one label per example ({size})", len(groups))
     for kept, held in islice(_divisions(size, float(test), seed, labels, groups), n):
         yield divide(dataset, kept, held)
+
+
+def _by_time(dataset: Dataset, by: str, owner: str) -> bool:
+    if by not in ("chance", "time"):
+        raise errors.unknown(owner, "way to divide", str(by), ("chance", "time"))
+    if by == "time" and (dataset.kind != "ratings" or "times" not in dataset.extra):
+        must, do = "dividing by time needs ratings with times", "Give the table a column called timestamp."
+        raise errors.value(owner, must, f"{dataset.name!r} of kind {dataset.kind} without any", do)
+    return by == "time"
+
+
+def _in_time(dataset: Dataset, n: int, test: float) -> Iterator[tuple[Dataset, Dataset]]:
+    """Yield ratings up to a time, and those of the share ``test`` that follow; the last ones first."""
+    order = np.argsort(dataset.extra["times"], kind="stable")
+    size = max(1, round(test * len(order)))
+    for i in range(n):
+        end = len(order) - i * max(1, size // 2)
+        if end - size < 1:
+            return
+        yield _divide_entries(dataset, np.sort(order[: end - size]), np.sort(order[end - size : end]))
 
 
 def _labels(dataset: Dataset) -> np.ndarray | None:
@@ -233,8 +267,13 @@ def _entries(dataset: Dataset, test: float, rng: np.random.Generator) -> tuple[D
 
 
 def _divide_entries(dataset: Dataset, kept: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
-    R = check_ratings(dataset.X, "split").tocoo()
-    return replace(dataset, X=_kept(R, kept)), replace(dataset, X=_kept(R, held))
+    R, times = check_ratings(dataset.X, "split").tocoo(), dataset.extra.get("times")
+
+    def part(rows: np.ndarray) -> Dataset:
+        extra = dataset.extra if times is None else {**dataset.extra, "times": np.asarray(times)[rows]}
+        return replace(dataset, X=_kept(R, rows), extra=extra)
+
+    return part(kept), part(held)
 
 
 def _kept(R: Any, part: np.ndarray) -> Any:

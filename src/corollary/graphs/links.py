@@ -21,9 +21,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from corollary.base import Data, Transformer, as_tensor
+from corollary.base import Data, Linker, Transformer, as_tensor, check_count
 from corollary.data.graphs import Graph, check_graph
-from corollary.data.indices import check_pairs
+from corollary.data.labels import as_names
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -32,7 +32,9 @@ from corollary.graphs.network import GraphNetwork
 from corollary.graphs.nodes import SAMPLED, BaseGraphEstimator, Tensors
 from corollary.shapes import Array, Count, Index, List
 
-__all__ = ["LinkNetwork", "LinkPredictor", "split_links"]
+__all__ = ["LinkNetwork", "LinkPredictor", "absent_pairs", "split_links"]
+
+BLOCK = 1024  # nodes whose pairs with all others are looked at together
 
 
 class LinkNetwork(nn.Module):
@@ -52,7 +54,7 @@ class LinkNetwork(nn.Module):
         return (z[pairs[:, 0]] * z[pairs[:, 1]]).sum(1) + self.offset
 
 
-class LinkPredictor(Transformer, BaseGraphEstimator):
+class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
     """Embed the nodes of a graph so that joined ones are alike, and predict missing edges.
 
     The graph may be a PyTorch Geometric ``Data``, a networkx graph or a ``corollary.data.Graph``. Nodes without features
@@ -88,6 +90,8 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         The nodes of the fitted graph.
     edge_index_ : ndarray of shape (2, E)
         The edges of the fitted graph.
+    nodes_ : ndarray of shape (n_nodes,)
+        Names of the nodes, if the graph has any but numbers from 0.
     module_ : torch.nn.Module
         The trained network.
     shape_ : (int, int)
@@ -153,13 +157,40 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"hidden_layer_sizes": (8, 4), "training": Training(epochs=3)}
 
-    def link_probability(self, pairs: Any) -> np.ndarray:
-        """Return the probability of an edge for pairs (m, 2) of nodes of the fitted graph.
+    def missing_links(self, n: int = 100) -> tuple[np.ndarray, np.ndarray]:
+        """Return the n pairs of nodes (n, 2) that are not joined and most probably would be, and their probabilities.
 
-        Nodes are numbers, from 0 in the order of the rows of ``x``; those of a networkx graph in the order of ``G.nodes``.
+        Parameters
+        ----------
+        n : int, default=100
+            How many; fewer are returned if there are no more.
+
+        Notes
+        -----
+        Looks at all pairs, O(nodes^2 d), a block of rows at a time. A pair is listed once, whatever its direction.
         """
         check_is_fitted(self)
-        rows, columns = check_pairs(pairs, self.shape_, type(self).__name__)
+        check_count(self, "n", n)
+        z, size = torch.from_numpy(self.embedding_), self.shape_[0]
+        (a, b), best = torch.from_numpy(self.edge_index_), torch.empty(0)
+        pairs = torch.empty(0, 2, dtype=torch.int64)
+        for begin in range(0, size, BLOCK):
+            logits = z[begin : begin + BLOCK] @ z.T
+            rows = torch.arange(begin, begin + len(logits))
+            logits[torch.arange(size) <= rows[:, None]] = -torch.inf
+            for first, second in ((a, b), (b, a)):
+                inside = (first >= begin) & (first < begin + len(logits))
+                logits[first[inside] - begin, second[inside]] = -torch.inf
+            found = torch.topk(logits.flatten(), min(n, logits.numel()))
+            places = torch.stack([found.indices // size + begin, found.indices % size], 1)
+            best, pairs = torch.cat([best, found.values]), torch.cat([pairs, places])
+            order = torch.argsort(best, descending=True, stable=True)[:n]
+            best, pairs = best[order], pairs[order]
+        pairs = pairs[torch.isfinite(best)]
+        names = getattr(self, "nodes_", None)
+        return as_names(pairs.numpy(), names), self._probability(*pairs.numpy().T)
+
+    def _probability(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         with torch.no_grad():
             z = torch.from_numpy(self.embedding_)
             logits = self.module_.cpu().compare(z, torch.from_numpy(np.column_stack([rows, columns])))
@@ -179,7 +210,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
             )
         joined = graph.edge_index.T
         known = np.concatenate([self.edge_index_, graph.edge_index], axis=1)
-        absent = _absent(known, graph.num_nodes, len(joined), self._rng())
+        absent = absent_pairs(known, graph.num_nodes, len(joined), self._rng())
         if not len(joined) or not len(absent):
             must = "the graph must have edges, and pairs of nodes without one"
             got = f"{len(joined)} edges between {graph.num_nodes} nodes"
@@ -187,7 +218,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
                 type(self).__name__, must, got, "Hold out edges of the fitted graph with split_links."
             )
         truth = np.repeat([1, 0], [len(joined), len(absent)])
-        return float(roc_auc_score(truth, self.link_probability(np.concatenate([joined, absent]))))
+        return float(roc_auc_score(truth, self._probability(*np.concatenate([joined, absent]).T)))
 
     def _learner(self, data: Data) -> Any:
         graph, run = data.X, current()
@@ -230,7 +261,7 @@ class LinkPredictor(Transformer, BaseGraphEstimator):
         return self.module_.network(*Tensors.of(X, like.device, like.dtype)).cpu().numpy()
 
 
-def _absent(edges: np.ndarray, n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def absent_pairs(edges: np.ndarray, n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw pairs of different nodes that no edge joins; fewer, or none, where nearly all are joined."""
     drawn = rng.integers(0, n, size=(4 * count + 64, 2))
     free = (drawn[:, 0] != drawn[:, 1]) & ~np.isin(drawn[:, 0] * n + drawn[:, 1], edges[0] * n + edges[1])

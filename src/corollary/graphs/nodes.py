@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from corollary.base import Data, as_tensor
 from corollary.data.graphs import Graph, check_graph
+from corollary.data.labels import places
 from corollary.engine.batches import TensorBatches
 from corollary.engine.objective import with_accuracy
 from corollary.engine.run import current
@@ -30,7 +31,7 @@ from corollary.gradient import GradientClassifier, GradientTrained
 from corollary.graphs.network import LAYERS, GraphNetwork
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.sparse import Sparse, sparse
-from corollary.shapes import Count, Dtype, Flag
+from corollary.shapes import Count, Dtype, Flag, Labels, Maybe
 
 __all__ = ["NodeClassifier"]
 
@@ -72,11 +73,17 @@ class Tensors(NamedTuple):
         return Tensors(self.x[seen], edges, None if self.edge_weight is None else self.edge_weight[which])
 
 
-def with_indicators(graph: Graph) -> Graph:
-    """Return a graph whose nodes are told apart by one feature each."""
-    from scipy.sparse import eye_array
+def with_indicators(graph: Graph, names: Any = None, owner: str = "") -> Graph:
+    """Return a graph whose nodes are told apart by one feature each; with ``names``, those of the nodes of the fit."""
+    from scipy.sparse import csr_array, eye_array
 
-    return replace(graph, x=eye_array(graph.num_nodes, dtype=np.float32, format="csr"))
+    if names is None or graph.nodes is None:
+        return replace(graph, x=eye_array(graph.num_nodes, dtype=np.float32, format="csr"))
+    columns = places(graph.nodes, names, len(names), "node", owner)
+    ones = np.ones(len(columns), dtype=np.float32)
+    return replace(
+        graph, x=csr_array((ones, (np.arange(len(columns)), columns)), shape=(len(columns), len(names)))
+    )
 
 
 def stacked(parts: list[Any], device: Any, dtype: torch.dtype) -> Tensor | Sparse:
@@ -105,7 +112,7 @@ class BaseGraphEstimator(GradientTrained):
         "order": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-    _fitted = {"dtype_": Dtype(), "weighted_": Flag()}
+    _fitted = {"dtype_": Dtype(), "weighted_": Flag(), "nodes_": Maybe(Labels())}
 
     def _setting(self, name: str) -> Any:
         """Return a parameter of the network, or the layer's own where it is None."""
@@ -132,8 +139,13 @@ class BaseGraphEstimator(GradientTrained):
         dimension = None if reset else self.n_features_in_
         graph = check_graph(X, type(self).__name__, features=False, dimension=dimension)
         if graph.x is None:
-            graph = check_graph(with_indicators(graph), type(self).__name__, dimension=dimension)
+            known = None if reset else getattr(self, "nodes_", None)
+            named = with_indicators(graph, known, type(self).__name__)
+            graph = check_graph(named, type(self).__name__, dimension=dimension)
         if reset:
+            self.__dict__.pop("nodes_", None)
+            if graph.nodes is not None:
+                self.nodes_ = graph.nodes
             self.n_features_in_ = graph.num_features
             self.dtype_ = str(graph.x.dtype)
             self.weighted_ = graph.edge_weight is not None

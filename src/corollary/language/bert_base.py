@@ -107,10 +107,11 @@ class BaseBERT(KeepsTokenizer, GradientTrained):
         inputs = {"tokens": torch.zeros(2, 5, dtype=torch.int64), "lengths": torch.tensor([5, 3])}
         return inputs, {"tokens": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
 
-    def _evaluate(self, rows: list[np.ndarray], call: Any, *others: list[np.ndarray]) -> list[np.ndarray]:
-        """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together."""
+    def _evaluate(self, rows: list[np.ndarray], call: Any, *others: Any) -> list[np.ndarray]:
+        """Return ``call(tokens, lengths, ...)`` of each row of tokens, like lengths together; ``others`` likewise, or tensors."""
         device = next(self.module_.parameters()).device
-        data = RaggedBatches(tuple(Ragged.of(column, device=device) for column in (rows, *others)))
+        columns = (c if isinstance(c, Tensor) else Ragged.of(c, device=device) for c in (rows, *others))
+        data = RaggedBatches(tuple(columns)).to(device)
         out: list[Any] = [None] * len(rows)
         with torch.inference_mode():
             for numbers, *batch in in_batches(data, STEPS):

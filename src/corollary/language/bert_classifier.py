@@ -1,28 +1,31 @@
 r"""Classes or numbers of texts, from BERT's first state, from scratch or from what a BERT has learned.
 
 With the output z of eq. 1 of :mod:`corollary.language.bert_heads`, a class has :math:`p(y \mid x) = \mathrm{softmax}(z)_y` (1),
-and a number is :math:`\mu + \sigma z` (2) with mean and deviation of the training targets.
+and a number is :math:`\mu + \sigma z` (2) with mean and deviation of the training targets. From scratch, the linear scores of
+counted phrases (:mod:`corollary.sequences.ngrams`) are added to the z of classes, and W = 0 to begin with.
 """
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary.base import Data
+from corollary.engine.budget import Budget
 from corollary.engine.ragged import RaggedBatches
 from corollary.errors import value
 from corollary.gradient import GradientClassifier, GradientRegressor
-from corollary.language.bert_heads import BaseHead
+from corollary.language.bert_heads import BaseHead, HeadedNetwork
 from corollary.losses import REGRESSION
+from corollary.sequences.ngrams import ScoresPhrases, silence
 
 __all__ = ["BERTClassifier", "BERTRegressor"]
 
 
-class BERTClassifier(GradientClassifier, BaseHead):
+class BERTClassifier(ScoresPhrases, GradientClassifier, BaseHead):
     """Classify texts with a BERT.
 
     From scratch, or from what a :class:`BERT` has learned: ``BERT.fine_tune(X, y)`` makes one. A pair of sentences is one
@@ -44,6 +47,9 @@ class BERTClassifier(GradientClassifier, BaseHead):
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
         The most pieces of words that are told apart.
+    ngrams : int, default=2
+        Longest phrase, in words, that is also counted and scored linearly, in the whole text; 0 leaves the linear part out.
+        A model that starts from what a BERT has learned has none.
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
@@ -55,6 +61,8 @@ class BERTClassifier(GradientClassifier, BaseHead):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
+    ngrams_ : list of str
+        The phrases of the linear part, if there is one; ``top_ngrams()`` says which of them speak for which class.
     module_ : HeadedNetwork
         The network (``bert``) and its head: tokens (b, t) and lengths (b,) to logits (b, n_classes).
     n_iter_ : int
@@ -64,7 +72,8 @@ class BERTClassifier(GradientClassifier, BaseHead):
 
     Notes
     -----
-    Minimises the mean cross-entropy of a linear map of the pooled first state; O(t^2 d + t d^2) per text and layer.
+    Minimises the mean cross-entropy of a linear map of the pooled first state, added to the scores of the linear part, which is
+    fitted first; O(t^2 d + t d^2) per text and layer.
     ``BERTClassifier.from_transformers`` reads a ``BertForSequenceClassification``.
 
     References
@@ -84,8 +93,14 @@ class BERTClassifier(GradientClassifier, BaseHead):
 
     _architecture, _task = "BertForSequenceClassification", "classification"
 
+    @property
+    def _budget(self) -> Budget | None:
+        return None if hasattr(self, "pretrained_") else Budget(800, batch_sizes=(8, 32), epochs=(5, 30))
+
+    _several_labels = True
     _parameter_constraints = {
         **BaseHead._parameter_constraints,
+        "ngrams": [Interval(Integral, 0, 5, closed="both")],
         "class_weight": [None, dict, StrOptions({"balanced"})],
     }
 
@@ -99,6 +114,7 @@ class BERTClassifier(GradientClassifier, BaseHead):
         max_length=128,
         dropout=0.1,
         vocabulary_size=8000,
+        ngrams=2,
         class_weight=None,
         training=None,
         random_state=None,
@@ -114,20 +130,37 @@ class BERTClassifier(GradientClassifier, BaseHead):
             training=training,
             random_state=random_state,
         )
+        self.ngrams = ngrams
         self.class_weight = class_weight
 
     def _measure(self, data: Data) -> None:
         self._prepare(data.X)
         self.n_outputs_ = len(self.classes_)
+        if not hasattr(self, "pretrained_"):
+            self._measure_phrases(data)
+
+    def _module(self) -> HeadedNetwork:
+        module = super()._module()
+        if hasattr(self, "ngrams_"):
+            silence(module.head)
+        return module
 
     def _batches(self, data: Data) -> RaggedBatches:
-        return RaggedBatches(self._ragged(self._framed(data.X)), *self._supervision(data))
+        inputs = (self._ragged(self._framed(data.X)), *self._others(data.X))
+        return RaggedBatches(inputs, *self._supervision(data))
+
+    def _others(self, texts: list[str]) -> tuple[Any, ...]:
+        scores = self._scores(texts)
+        return () if scores is None else (scores,)
 
     def _predict_proba(self, X: list[str]) -> np.ndarray:
         rows = self._evaluate(
-            self._framed(X), lambda tokens, lengths: self.module_(tokens, lengths).softmax(1)
+            self._framed(X), lambda *inputs: self._chances(self.module_(*inputs)), *self._others(X)
         )
         return np.stack(rows)
+
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        return self._with_scores(*super()._graph_inputs())
 
     def _labelled(self, config: dict[str, Any]) -> None:
         super()._labelled(config)

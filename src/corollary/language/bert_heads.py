@@ -64,11 +64,12 @@ class HeadedNetwork(nn.Module):
         self.drop = nn.Dropout(dropout)
         self.head = nn.Linear(bert.pooler.out_features, n_out)
 
-    def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return (b, n_out), or (b, t, n_out) if not pooled."""
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None, scores: Tensor | None = None) -> Tensor:
+        """Return (b, n_out), or (b, t, n_out) if not pooled; ``scores`` are added."""
         types = sentence_types(tokens, self.part, self.bert.types.num_embeddings)
         h = self.bert(tokens, lengths, types)
-        return self.head(self.drop(self.bert.pooled(h) if self.is_pooled else h))
+        out = self.head(self.drop(self.bert.pooled(h) if self.is_pooled else h))
+        return out if scores is None else out + scores
 
 
 class BaseHead(BaseBERT):

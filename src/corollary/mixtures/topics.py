@@ -78,6 +78,18 @@ class BaseTopics(ClassNamePrefixFeaturesOutMixin, TopicModel, Transformer, Estim
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[str(names[j]) for j in row] for row in order]
 
+    def coherence(self, X: Any, n: int = 10) -> np.ndarray:
+        """Return how often the ``n`` top words of each topic come together in the documents of X: :func:`coherence`.
+
+        Parameters
+        ----------
+        X : texts or counts
+            Documents, best such that the model has not seen.
+        n : int, default=10
+            Words per topic.
+        """
+        return coherence(self.components_, self._query(X), min(n, self.components_.shape[1]))
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that counts are not negative."""
         tags = super().__sklearn_tags__()

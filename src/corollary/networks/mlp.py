@@ -245,6 +245,7 @@ class MLPClassifier(GradientClassifier, _BaseMLP):
     True
     """
 
+    _several_labels = True
     _parameter_constraints = {
         **_BaseMLP._parameter_constraints,
         "class_weight": [None, dict, StrOptions({"balanced"})],
@@ -281,7 +282,7 @@ class MLPClassifier(GradientClassifier, _BaseMLP):
         return self._backpropagation(softmax_error) if data.y.ndim == 1 else None
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
-        return self._forward(X, lambda x: self.module_(x).softmax(1))
+        return self._forward(X, lambda x: self._chances(self.module_(x)))
 
 
 class MLPRegressor(GradientRegressor, _BaseMLP):

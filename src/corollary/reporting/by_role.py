@@ -10,8 +10,10 @@ import numpy as np
 from corollary import plot
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_images
+from corollary.data.labels import as_names
 from corollary.reporting.pages import Table
 from corollary.reporting.predictions import files_of
+from corollary.roles import roles
 from corollary.roletable import entries_of
 
 __all__ = ["sections"]
@@ -26,7 +28,7 @@ def sections(model: Any, dataset: Dataset) -> Iterator[Section]:
     for role in entries_of(type(model)):
         if role.section is not None:
             yield from role.section(model, dataset)
-    if hasattr(model, "components_"):
+    if hasattr(model, "components_") and "topic-model" not in roles(type(model)):
         yield from _components(model, dataset)
 
 
@@ -55,6 +57,22 @@ def _coded(model: Any, dataset: Dataset) -> Iterator[Section]:
             "Samples above, what is left of them below.",
             plot.pairs(dataset.X, again, shape),
         )
+
+
+def _topics(model: Any, dataset: Dataset) -> Iterator[Section]:
+    weights = np.asarray(model.components_)
+    names = dataset.feature_names
+    top = np.argsort(-weights, axis=1, kind="stable")[:, :10]
+    words = model.top_words(10) if names is None else [[str(names[j]) for j in row] for row in top]
+    shares = np.asarray(model.transform(dataset.X)).mean(0)
+    fits = model.coherence(dataset.X) if weights.shape[1] > 1 else np.zeros(len(weights))
+    rows = [
+        (int(i), f"{shares[i] / shares.sum():.1%}", f"{fits[i]:.2f}", ", ".join(words[i]))
+        for i in np.argsort(-shares, kind="stable")[:50]
+    ]
+    text = "The words that weigh most in each topic. Coherence, how far these words come together in documents, is between -1 "
+    text += f"(never) and 1 (always); {np.mean(fits):.2f} in the mean."
+    yield "Topics", Table(text, ("topic", "share", "coherence", "words"), rows), None
 
 
 def _components(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -192,19 +210,30 @@ def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 def _recommended(model: Any, dataset: Dataset) -> Iterator[Section]:
     users = np.arange(min(5, dataset.X.shape[0]))
-    seen = dataset.extra.get("seen")
-    items, scores = model.recommend(users, 5, seen=dataset.X[users] if seen is None else seen[users])
+    seen, known = dataset.extra.get("seen"), getattr(model, "users_", None)
+    asked = as_names(users, known)
+    items, scores = model.recommend(asked, 5, seen=dataset.X[users] if seen is None else seen[users])
     names, people = dataset.extra.get("items"), dataset.extra.get("users")
+    if hasattr(model, "items_"):
+        names = None  # the model says them itself
     rows = []
-    for user, row, values in zip(users, items, scores):
-        shown = [f"{names[i] if names is not None else i} ({v:.2f})" for i, v in zip(row, values) if i >= 0]
-        rows.append((people[user] if people is not None else user, *shown))
+    for user, person, row, values in zip(users, asked, items, scores):
+        found = [(i if names is None else names[i], v) for i, v in zip(row, values) if np.isfinite(v)]
+        who = person if known is not None or people is None else people[user]
+        rows.append((who, *(f"{item} ({v:.2f})" for item, v in found)))
     headings = ("user", *(f"{place}." for place in range(1, 6)))
     yield (
         "Recommendations",
         Table("The best unseen items of the first users, with their scores.", headings, rows),
         None,
     )
+
+
+def _linked(model: Any, dataset: Dataset) -> Iterator[Section]:
+    pairs, chances = model.missing_links(12)
+    rows = [(a, b, f"{chance:.3f}") for (a, b), chance in zip(pairs.tolist(), chances)]
+    text = "The most probable edges that the graph of the fit does not have."
+    yield "Missing edges", Table(text, ("node", "node", "probability"), rows), None
 
 
 def _recalled(model: Any, dataset: Dataset) -> Iterator[Section]:

