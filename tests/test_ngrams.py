@@ -194,7 +194,9 @@ def test_tables_and_sequences_with_several_labels():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     Y = (X[:, :3] > 0).astype(int)
-    model = MLPClassifier((16,), training=Training(60, learning_rate=0.02), random_state=0).fit(X[:100], Y[:100])
+    model = MLPClassifier((16,), training=Training(60, learning_rate=0.02), random_state=0).fit(
+        X[:100], Y[:100]
+    )
     assert model.score(X[100:], Y[100:]) > 0.7
     sure = model.predict_proba(X)
     assert sure.shape == (150, 3) and not np.allclose(sure.sum(1), 1)
