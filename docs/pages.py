@@ -25,6 +25,13 @@ SUPERVISED = {
     "tagger",
     "translator",
 }  # fitted with targets
+# Claims of the course on pages of their own making.
+CLAIMS = {
+    "certificates": "a PAC-Bayes bound below 1 on real digits, with the network that attains it",
+    "kernel_drift": "the tangent kernel drifts with one over the root of the width",
+    "rings": "mode collapse on a ring and a grid, by loss and by rule",
+    "robustness": "what adversarial training gains and costs",
+}
 EXACT = 1e-9  # deviations below it are rounding, and shown as such
 
 
@@ -32,7 +39,7 @@ def pages() -> dict[str, str]:
     """Return every generated page by its name below ``docs``."""
     formulas = all_formulas()
     found = {"formulary.md": formulary(formulas), "errata.md": errata(formulas), "systems/index.md": index()}
-    found["results/index.md"] = results()
+    found["results/index.md"], found["results/claims.md"] = results(), claims()
     found.update(cause_pages(formulas))
     for entry in catalog.entries():
         found[f"systems/{entry.id}.md"] = system(entry, formulas)
@@ -85,15 +92,40 @@ def results() -> str:
         "`make results` trains, asserts the floors and rewrites these pages.",
         "",
     ]
-    return "\n".join([*head, *(item for _, item in _titles("")), ""])
+    items = [item for path, item in _titles("") if not path.stem.startswith("claim_")]
+    return "\n".join([*head, *items, ""])
+
+
+def claims() -> str:
+    """Return the list of the claims of the course, each with what was found."""
+    lines = [
+        "# Claims of the course",
+        "",
+        "Each page has the claim, the setting, the number found, its seeds, and one line to change to see the claim break.",
+        "`python -m results claim_NAME` runs one again.",
+        "",
+    ]
+    folder = HERE / "results"
+    for path in sorted(folder.glob("claim_*.md")):
+        text = path.read_text(encoding="utf-8")
+        found = re.search(r"\*\*Found\.\*\* (.+?)\n\n", text, re.S)
+        lines.append(f"- [{_title(path)}]({path.name}): {' '.join(found[1].split()) if found else ''}")
+    for name, what in CLAIMS.items():
+        path = folder / f"{name}.md"
+        if path.exists():
+            lines.append(f"- [{_title(path)}]({path.name}): {what}.")
+    return "\n".join([*lines, ""])
+
+
+def _title(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def _titles(folder: str) -> Iterator[tuple[Path, str]]:
     """Yield the pages of results, each with a line that links to it by its title."""
     for path in sorted((HERE / "results").glob("*.md")):
         if path.stem != "index":
-            title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-            yield path, f"- [{title}]({folder}{path.name})"
+            yield path, f"- [{_title(path)}]({folder}{path.name})"
 
 
 def _use(entry: catalog.Entry) -> list[str]:
