@@ -6,7 +6,8 @@ import torch
 from scipy import sparse
 
 from corollary.border import HASH_BLOCK, digest
-from corollary.data import Graph
+from corollary.data import Graph, ImageFolder, ParquetTable
+from corollary.data.sources import as_source
 
 
 def arrays(rng):
@@ -72,3 +73,44 @@ def test_a_memory_map_is_not_copied(tmp_path):
     tracemalloc.stop()
     assert peak < 2**22
     assert found == digest(np.load(path))
+
+
+class Augmenting(torch.utils.data.Dataset):
+    """A data set whose samples differ each time they are read."""
+
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, row):
+        return np.random.default_rng().normal(size=3) + row
+
+
+def test_every_sample_of_a_source_counts(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+
+    def sources(X, name):
+        folder = tmp_path / name
+        (folder / "images" / "a").mkdir(parents=True)
+        np.save(folder / "x.npy", X)
+        pq.write_table(
+            pa.table({f"f{j}": X[:, j] for j in range(3)}), folder / "x.parquet", row_group_size=70
+        )
+        for i, row in enumerate(X[195:205]):
+            pixels = np.broadcast_to((50 * abs(row)).clip(0, 255).astype(np.uint8)[:, None], (3, 4))
+            Image.fromarray(np.ascontiguousarray(pixels)).save(folder / "images" / "a" / f"{i}.png")
+        data = torch.utils.data.StackDataset(torch.from_numpy(X))
+        places = [np.load(folder / "x.npy", mmap_mode="r"), ParquetTable(folder / "x.parquet")]
+        places += [ImageFolder(folder / "images"), data, lambda: iter(X)]
+        return [digest(as_source(place)) for place in places]
+
+    changed = X.copy()
+    changed[200, 1] += 2.0  # none of the sixteen rows that used to be looked at
+    first = sources(X, "one")
+    assert first == sources(X.copy(), "two")
+    assert all(a != b for a, b in zip(first, sources(changed, "three"), strict=True))
+    assert digest(as_source(Augmenting())) == digest(as_source(Augmenting()))

@@ -222,8 +222,21 @@ def test_callbacks_see_module_and_optimizer(tmp_path):
     assert (tmp_path / "model.safetensors").exists()
 
 
+class Spare(Small):
+    """One part is used by no loss, another one in some batches only."""
+
+    def __init__(self, n_inputs):
+        super().__init__(n_inputs)
+        self.idle, self.rare, self.calls = nn.Linear(2, 2), nn.Linear(n_inputs, 3), 0
+
+    def forward(self, x):
+        self.calls += self.training
+        return super().forward(x) + (self.rare(x) if self.training and self.calls % 2 else 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*2 parameters get no gradient")
 def test_two_processes():
-    model = NetClassifier(Small, training=Training(epochs=2, batch_size=50), random_state=0)
+    model = NetClassifier(Spare, training=Training(epochs=2, batch_size=50), random_state=0)
     with Run(processes=2):
         shared = clone(model).fit(X, Y)
     np.testing.assert_allclose(

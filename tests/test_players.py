@@ -120,6 +120,27 @@ def test_the_states_of_all_players_resume_exactly(rule):
     assert not torch.equal(whole.result().x.value, whole.module.x.value)  # the averages are returned
 
 
+def test_a_penalty_shrinks_a_player_when_it_moves_and_not_when_others_do():
+    """Losses without a slope: all that moves the weights is the soft threshold, rate times step at each move."""
+    module = nn.ModuleDict({name: nn.Linear(3, 2, bias=False) for name in ("a", "b")}).double()
+    for part in module.values():
+        nn.init.ones_(part.weight)
+
+    def nothing(part):
+        return lambda module, batch: 0.0 * module[part].weight.sum()
+
+    players = [Player(nothing("a"), "a", steps=2), Player(nothing("b"), "b")]
+    plan = Training(epochs=1, optimizer="sgd", learning_rate=0.1, l1=1.0, batch_size=1).resolved()
+    data = TensorBatches(torch.zeros(4, 1, dtype=torch.float64))
+    learner = GradientLearner(module, players, data, plan, Run(device="cpu"), seed=0, owner="Game")
+    learner.step()
+    torch.testing.assert_close(module["a"].weight.detach(), torch.full((2, 3), 0.6, dtype=torch.float64))
+    torch.testing.assert_close(module["b"].weight.detach(), torch.full((2, 3), 0.8, dtype=torch.float64))
+    with pytest.raises(ValueError, match="'auto' needs one loss that falls; got a game of 2"):
+        auto = plan.overridden(learning_rate="auto")
+        GradientLearner(module, players, data, auto, Run(device="cpu"), seed=0, owner="Game")
+
+
 def test_games_need_a_rule_for_games():
     with pytest.raises(ValueError, match="rule of 2 players must be one of alternating"):
         game("plain")

@@ -34,6 +34,11 @@ fits = {
     "network": lambda: corollary.MLPClassifier(
         (4,), training=corollary.Training(epochs=2, batch_size=50), random_state=0
     ).fit(X, y),
+    "noisy": lambda: corollary.MLPClassifier(
+        (4,), random_state=0, training=corollary.Training(
+            epochs=2, batch_size=50, input_noise=0.1, target_noise=0.1, weight_noise=0.01, gradient_noise=0.01
+        )
+    ).fit(X, y),
 }
 for name, fit in fits.items():
     with corollary.Run(sys.argv[1] + "/" + name):
@@ -77,8 +82,9 @@ def test_two_processes_sum_to_the_model_of_one(fitted, name, attributes):
             assert b[key] == pytest.approx(a[key], rel=1e-6)
 
 
-def test_two_processes_train_the_network_of_one(fitted):
-    for p, q in zip(*(model.module_.parameters() for model in fitted("network")), strict=True):
+@pytest.mark.parametrize("name", ["network", "noisy"])
+def test_two_processes_train_the_network_of_one(fitted, name):
+    for p, q in zip(*(model.module_.parameters() for model in fitted(name)), strict=True):
         np.testing.assert_allclose(p.detach(), q.detach(), rtol=1e-4, atol=1e-5)  # float32
 
 

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from torch import nn
 
 from corollary import (
+    GAN,
     VAE,
     ImageClassifier,
     MLPClassifier,
@@ -96,6 +97,38 @@ def test_input_noise_is_ridge_regression_on_average():
     found = minimum([2.0, -1.0], repeats=5000, input_noise=0.5, learning_rate=0.1, epochs=100)
     # 10000 noisy rows in every update: the standard error of the minimum is about 1 %, a sixth of the bound.
     np.testing.assert_allclose(found, np.array([2.0, -1.0]) / 1.25, atol=0.06)
+
+
+@pytest.mark.parametrize("rule", [{}, {"accumulate": 3}, {"optimizer": "sam"}, {"optimizer": "svrg"}])
+def test_weights_are_noisy_only_while_a_gradient_is_taken(rule):
+    """With steps of next to nothing they stay where they began, whatever the rule does in between."""
+    plan = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1e-12, "epochs": 2, **rule}
+    learner = quadratic([2.0, -1.0], weight_noise=1.0, **plan)
+    while not learner.done:
+        learner.step()
+    assert learner.module.weight.abs().max() < 1e-9
+
+
+def test_a_line_search_sees_the_same_noise_at_every_point():
+    """L-BFGS and Newton find the minimum of f(w + e) for the noise e of their update: w + e is the target."""
+    for optimizer in ("lbfgs", "newton"):
+        options = {"damping": 0.0} if optimizer == "newton" else {}
+        plan = {"optimizer": optimizer, "learning_rate": 1.0, "epochs": 1, "optimizer_options": options}
+        learner = quadratic([2.0, -1.0], weight_noise=1.0, **plan)
+        learner.step()
+        (((noise,),),) = ([part._noise for part in learner.regularisers],)
+        found = learner.module.weight.detach() + noise[0].reshape(1, 2)
+        np.testing.assert_allclose(found[0], [2.0, -1.0], atol=1e-6)
+
+
+def test_the_critic_of_a_game_moves_alone_and_noise_leaves_no_trace():
+    plan = Training(1, batch_size=8, weight_noise=1.0, learning_rate=1e-12, average=None, optimizer="sgd",
+                    optimizer_options={"momentum": 0.0})  # fmt: skip
+    make = {"latent": 2, "width": 4, "n_layers": 1, "critic_steps": 5, "random_state": 0}
+    still = GAN(**make, training=plan).fit(X).module_
+    start = GAN(**make, training=clone(plan).set_params(weight_noise=None)).fit(X).module_
+    for p, q in zip(still.parameters(), start.parameters(), strict=True):
+        torch.testing.assert_close(p, q, atol=1e-6, rtol=0)
 
 
 def test_label_smoothing_and_mixing_are_their_formulas():
@@ -207,6 +240,13 @@ def test_what_cannot_work_says_why():
         MLPClassifier(training=Training(regularisers=(3,))).fit(X, Y)
     with pytest.raises(ValueError, match=r"label_smoothing must be a number in \[0, 1\); got 2"):
         MLPClassifier(training=Training(label_smoothing=2)).fit(X, Y)
+    for field in ("input_noise", "target_noise", "weight_noise", "gradient_noise", "l1", "weight_decay"):
+        for wrong in (-1.0, "much"):
+            with pytest.raises(ValueError, match=f"{field} must be a number at least 0; got {wrong!r}"):
+                MLPClassifier(training=Training(**{field: wrong})).fit(X, Y)
+    for field in ("clip_norm", "mixup"):
+        with pytest.raises(ValueError, match=f"{field} must be a number above 0; got -1"):
+            MLPClassifier(training=Training(**{field: -1})).fit(X, Y)
 
 
 def test_options_reach_the_optimiser_and_models_with_regularisers_are_saved(tmp_path):
@@ -426,7 +466,8 @@ def test_accumulated_gradients_are_those_of_a_larger_batch(plan):
 
 def test_accumulation_is_refused_where_batches_are_looked_at_twice():
     with pytest.raises(
-        ValueError, match="accumulate takes an optimiser that looks at each batch once; got the rule 'sam'"
+        ValueError,
+        match="accumulate takes an optimiser that looks at each batch once, and one player; got the rule 'sam'",
     ):
         MLPClassifier((4,), training=Training(1, accumulate=2, optimizer="sam")).fit(X, Y)
     with pytest.raises(ValueError, match="accumulate must be an integer of at least 1; got 0"):

@@ -62,9 +62,23 @@ FITS = {
     "LinearRegression": (LinearRegression, "coef_", 1e-7),
     "Ridge": (lambda: Ridge(2.0), "coef_", 1e-7),
     "ball": (lambda: Ridge(radius=0.5, max_iter=50), "coef_", 1e-7),
+    "Lasso": (lambda: corollary.Lasso(0.3, tol=1e-12), "coef_", 1e-6),
+    "Mixture": (lambda: corollary.Mixture(2, random_state=0, max_iter=5, tol=0.0), "weights_", 1e-7),
+    "categorical": (
+        lambda: corollary.Mixture(2, component="categorical", random_state=0, max_iter=5, tol=0.0),
+        "weights_",
+        1e-7,
+    ),
     "LogisticRegression": (lambda: LogisticRegression(tol=1e-9, solver="newton-cholesky"), "coef_", 1e-5),
     "SoftmaxRegression": (lambda: corollary.SoftmaxRegression(tol=1e-9), "coef_", 1e-7),
     "NMF": (lambda: corollary.NMF(2, init="random", random_state=0, max_iter=20), "components_", 1e-9),
+    "NMF of counts": (
+        lambda: corollary.NMF(
+            2, solver="mu", beta_loss="kullback-leibler", init="random", random_state=0, max_iter=20
+        ),
+        "components_",
+        1e-6,
+    ),
     "LDA": (lambda: corollary.create("lda", n_components=2, max_iter=3, random_state=0), "components_", 1e-9),
     "PLSA": (lambda: corollary.PLSA(2, max_iter=5, random_state=0), "components_", 1e-9),
 }  # fmt: skip
@@ -76,11 +90,15 @@ FITS = {
     [(name, "map") for name in FITS]
     + [(name, place) for name in ("PCA", "GaussianMixture", "Ridge") for place in OTHERS],
 )
-def test_rows_on_disk_give_the_model_of_memory(given, name, place):
+def test_rows_on_disk_give_the_model_of_memory(given, name, place, tmp_path):
     X, y, places = given
     make, attribute, tolerance = FITS[name]
     labels = y > np.median(y) if name == "LogisticRegression" else np.digitize(y, np.quantile(y, [0.3, 0.6]))
     kinds = roles(type(make()))
+    if name == "categorical":
+        X = np.floor(X / 20)
+        np.save(tmp_path / "symbols.npy", X)
+        places = {"map": np.load(tmp_path / "symbols.npy", mmap_mode="r")}
     target = labels if "classifier" in kinds else y if "regressor" in kinds else None
     inside, outside = make().fit(X, target), make().fit(places[place], target)
     wanted = getattr(inside, attribute)
@@ -96,7 +114,13 @@ def test_rows_on_disk_give_the_model_of_memory(given, name, place):
 def test_weights_and_constants_on_disk(given):
     X, y, places = given
     w = np.random.default_rng(1).uniform(0.1, 3, N)
-    for make in (lambda: LinearRegression(fit_intercept=False), lambda: Ridge(3.0)):
+    exact = {"tol": 1e-14}
+    for make in (
+        lambda: LinearRegression(fit_intercept=False),
+        lambda: Ridge(3.0),
+        lambda: corollary.Lasso(0.1, **exact),
+        lambda: corollary.Lasso(0.1, fit_intercept=False, **exact),
+    ):
         np.testing.assert_allclose(
             make().fit(places["map"], y, w).coef_, make().fit(X, y, w).coef_, rtol=1e-8
         )
@@ -122,6 +146,39 @@ def test_wide_mixtures_and_missing_values_on_disk(given, monkeypatch, tmp_path):
     np.testing.assert_array_equal(
         PCA(2, random_state=0).fit(holes).components_, PCA(2, random_state=0).fit(X).components_
     )
+
+
+@pytest.mark.filterwarnings("ignore::corollary.errors.CorollaryWarning")
+def test_ratings_on_disk(tmp_path, small_blocks):
+    """Ratings as a mapped matrix with holes, and as triples in Parquet parts, whose ids are labels."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    R = np.where(rng.random((60, 7)) < 0.5, rng.integers(1, 6, (60, 7)).astype(np.float32), np.nan)
+    np.save(tmp_path / "r.npy", R)
+    users, items = np.nonzero(~np.isnan(R))
+    order = rng.permutation(len(users))
+    triples = {"userId": 3 * users[order] + 1, "rating": R[users, items][order], "itemId": 10 * items[order]}
+    for part, rows in enumerate((slice(0, 90), slice(90, None))):
+        table = pa.table({name: column[rows] for name, column in triples.items()})
+        pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=40)
+    for make in (lambda: corollary.ALS(2, max_iter=3, random_state=0), corollary.BiasBaseline):
+        inside = make().fit(R)
+        for outside in (np.load(tmp_path / "r.npy", mmap_mode="r"), ParquetTable(tmp_path)):
+            found = make().fit(outside)
+            assert found.shape_ == inside.shape_
+            pairs = np.column_stack([users, items])
+            np.testing.assert_allclose(found.predict(pairs), inside.predict(pairs), rtol=1e-5)
+    wrong = {**triples, "userId": triples["userId"] + 0.5}
+    pq.write_table(pa.table(wrong), tmp_path / "0.parquet")
+    pq.write_table(pa.table(wrong), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="ALS: user ids must be whole numbers from 0; got .*5"):
+        corollary.ALS(2).fit(ParquetTable(tmp_path))
+    with pytest.raises(
+        ValueError, match=r"ALS: ratings must be a matrix with a row per user; got shape \(60,\)"
+    ):
+        corollary.ALS(2).fit(lambda: iter(R[:, 0]))
 
 
 def test_moments_far_from_zero_and_in_any_blocks(small_blocks):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from corollary import VAE, ImageClassifier, Lasso, MLPClassifier, MLPRegressor, Run, Training
+from corollary import VAE, ImageClassifier, MLPClassifier, MLPRegressor, Perceptron, Run, Training
 from corollary.data import ImageFolder, ParquetTable
 from corollary.data.sources import MapDataset, MappedArray, as_source
 from corollary.testing import same
@@ -297,7 +297,7 @@ def test_bad_rows_are_named_when_they_are_read(tmp_path, table):
 
 def test_what_reads_no_source_says_so(parquet):
     with pytest.raises(TypeError, match=r"takes data that fit into memory; got ParquetTable\(200, 5\)"):
-        Lasso().fit(ParquetTable(parquet, target="label"), np.zeros(200))
+        Perceptron().fit(ParquetTable(parquet, target="label"), np.zeros(200))
 
 
 def test_two_processes_share_a_memory_map(table):

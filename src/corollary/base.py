@@ -101,7 +101,7 @@ ENGINE_ATTRIBUTES = (
     "_optimizer_states",
 )
 
-_BORDERS: dict[str, Any] = {
+_KIND_CHECKS: dict[str, Any] = {
     "graph": kinds.check_graph,
     "image": kinds.check_images,
     "ratings": kinds.check_ratings,
@@ -333,7 +333,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 raise errors.value(type(self).__name__, must, got, do)
             return validate_data(self, to_numpy(X), reset=reset, **options)
         deep = {"levels": self._pixel_levels()} if self.input == "image" else {}
-        return _BORDERS[self.input](X, type(self).__name__, **self._checks, **deep)
+        return _KIND_CHECKS[self.input](X, type(self).__name__, **self._checks, **deep)
 
     def _pixel_levels(self) -> int:
         """Return the value of a 16-bit pixel that becomes 1: as in the fit, or the type's if that saw 8 bits."""

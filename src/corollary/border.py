@@ -1,4 +1,4 @@
-"""Small things that every border needs: arrays and tensors in and out, targets, counts, digests."""
+"""Validation and conversion of inputs and outputs: arrays and tensors, targets, counts, hashes of data."""
 
 from __future__ import annotations
 

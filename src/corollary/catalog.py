@@ -1,4 +1,4 @@
-"""The catalog: one line per system, read by the package, the doors, the tests and the pages.
+"""The catalog: one line per system, read by the package, the command line, the tests and the pages.
 
 Nothing heavy is imported here; ``resolve`` imports the one module that a name needs.
 
@@ -98,17 +98,17 @@ def _literal(text: str) -> Any:
 # id | public name and what the id fixes | module | input, and others that are taken too | roles | kind (blank: estimator) | title
 TABLE = """
 # connectionism
-threshold-unit   | ThresholdUnit   | connectionism.threshold | table | classifier | | Neuron of McCulloch and Pitts
+threshold-unit   | ThresholdUnit   | connectionism.threshold | table | classifier | | Threshold unit of McCulloch and Pitts
 nand-machine     | NandMachine     | connectionism.nand     | table | classifier | | Turing's unorganised machines of NAND units
-linear-unit      | Adaline         | connectionism.adaline  | table | regressor | | Linear unit trained by the delta rule
+linear-unit      | Adaline         | connectionism.adaline  | table | regressor | | Adaline: linear unit trained by the delta rule (least mean squares)
 perceptron       | Perceptron      | connectionism.perceptron | table | classifier | | Perceptron, one class against the rest
-willshaw         | WillshawMemory  | connectionism.willshaw | table | memory transformer | | Binary associative memory of sparse patterns
+willshaw         | WillshawMemory  | connectionism.willshaw | table | memory transformer | | Willshaw's associative memory of sparse binary patterns
 rbm              | BernoulliRBM    | connectionism.rbm      | table | transformer generator | | Restricted Boltzmann machine
-hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Associative memory of binary patterns
+hopfield         | HopfieldNetwork | connectionism.hopfield | table | memory transformer | | Hopfield network: associative memory of binary patterns
 # linear
-linear-regression | LinearRegression | linear.regression     | table | regressor | | Least squares
-ridge            | Ridge           | linear.regression      | table | regressor | | Least squares with short weights
-lasso            | Lasso           | linear.lasso           | table | regressor | | Least squares with few weights
+linear-regression | LinearRegression | linear.regression     | table | regressor | | Linear regression by least squares
+ridge            | Ridge           | linear.regression      | table | regressor | | Ridge regression: least squares with an L2 penalty
+lasso            | Lasso           | linear.lasso           | table | regressor | | Lasso: least squares with an L1 penalty, which sets weights to zero
 logistic         | LogisticRegression | linear.logistic     | table | classifier | | Logistic regression
 softmax-regression | SoftmaxRegression | linear.logistic    | table | classifier | | Softmax regression by Newton's method
 pca              | PCA             | linear.pca             | table | transformer density | | Principal component analysis
@@ -116,59 +116,59 @@ ppca             | ProbabilisticPCA | linear.ppca           | table | transforme
 factor-analysis  | FactorAnalysis  | linear.factor_analysis | table | transformer density generator | | Factor analysis
 linear-autoencoder | LinearAutoencoder | linear.autoencoder | table | transformer | | Linear autoencoder by gradient descent
 autoencoder      | Autoencoder     | linear.autoencoder     | table | transformer | | Autoencoder, also denoising
-deep-linear      | DeepLinearNetwork | linear.deep_linear   | table | regressor | | Deep linear network and its modes
+deep-linear      | DeepLinearNetwork | linear.deep_linear   | table | regressor | | Deep linear network and its modes of learning
 # completion
-baseline         | BiasBaseline    | completion.baseline    | ratings | completer | | Means of row and column
-low-rank         | TruncatedSVD    | completion.truncated_svd | table | transformer | | Best approximation of low rank
-als              | ALS             | completion.als         | ratings | completer recommender | | Alternating least squares
-svp              | SingularValueProjection   | completion.svp          | ratings | completer | | Projected gradient on matrices of one rank
+baseline         | BiasBaseline    | completion.baseline    | ratings | completer | | Bias baseline: means of row and column
+low-rank         | TruncatedSVD    | completion.truncated_svd | table | transformer | | Truncated SVD: best approximation of low rank
+als              | ALS             | completion.als         | ratings | completer recommender | | Matrix factorisation by alternating least squares
+svp              | SingularValueProjection   | completion.svp          | ratings | completer | | Singular value projection: projected gradient on matrices of fixed rank
 svt              | SingularValueThresholding | completion.thresholding | ratings | completer | | Singular value thresholding and soft-impute
 nmf              | NMF             | completion.nmf         | table | transformer | | Non-negative matrix factorisation
 exact-recovery   | recovery_curve  | completion.recovery    | table | | function | When nuclear-norm minimisation recovers a matrix
 scalar-factorisation | scalar_flow | completion.scalar      | table | | function | Gradient flow on the product of two numbers
 # mixtures
-em-mixture       | Mixture         | mixtures.mixture       | table | clusterer density generator | | Mixture of any component by EM
+em-mixture       | Mixture         | mixtures.mixture       | table | clusterer density generator | | Mixture of Gaussian, Bernoulli, Poisson, exponential or categorical features by EM
 gaussian-mixture | GaussianMixture | mixtures.gaussian      | table | clusterer density generator | | Mixture of Gaussians by EM
 plsa             | PLSA            | mixtures.plsa          | table | topic-model transformer | | Probabilistic latent semantic analysis
-lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation: topics by four inferences
-dirichlet-process | DirichletProcessMixture | mixtures.dirichlet_process | table | clusterer density generator | | Mixture whose number of components is learned
-indian-buffet    | IndianBuffetProcess | mixtures.indian_buffet | table | transformer generator | | Latent features whose number is learned
+lda              | LatentDirichletAllocation | mixtures.lda | table | topic-model transformer | | Latent Dirichlet allocation, by four methods of inference
+dirichlet-process | DirichletProcessMixture | mixtures.dirichlet_process | table | clusterer density generator | | Dirichlet process mixture: the number of components is learned
+indian-buffet    | IndianBuffetProcess | mixtures.indian_buffet | table | transformer generator | | Indian buffet process: latent features whose number is learned
 # embeddings
 cooccurrence     | CooccurrenceEmbedding | embeddings.cooccurrence | text | transformer | | Word vectors from eigenvectors of co-occurrence
 skipgram-negative | SkipGram loss=negative | embeddings.skipgram | text | transformer | | Skip-gram word vectors by negative sampling
 skipgram-softmax | SkipGram loss=softmax | embeddings.skipgram | text | transformer | | Skip-gram word vectors by the full softmax
-glove            | GloVe           | embeddings.glove       | text | transformer | | Word vectors from logarithms of co-occurrence counts
+glove            | GloVe           | embeddings.glove       | text | transformer | | GloVe word vectors from logarithms of co-occurrence counts
 # networks
 mlp              | MLPClassifier   | networks.mlp           | table | classifier | | Multi-layer perceptron, for classes
 mlp-regressor    | MLPRegressor    | networks.mlp           | table | regressor | | Multi-layer perceptron, for numbers
 activations      | activation      | nn.activations         | table | | function | Activation functions by name
 normalisation    | norm            | nn.normalisation       | table | | function | Batch, layer and weight normalisation by name
-shortcuts        | Residual        | nn.shortcuts           | table | | layer | Residual and dense shortcuts around a block
+shortcuts        | Residual        | nn.shortcuts           | table | | layer | Residual and dense shortcut connections around a block
 convolution      | convolve        | theory.convolution     | image | | function | Convolution in four forms, and its arithmetic
 # sequences
 gru              | SequenceClassifier cell=gru | sequences.classifier | sequence | classifier | | Gated recurrent units, for classes of sequences
 rnn              | SequenceClassifier cell=rnn | sequences.classifier | sequence | classifier | | Recurrent network, for classes of sequences
 lstm             | SequenceClassifier cell=lstm | sequences.classifier | sequence | classifier | | Long short-term memory, for classes of sequences
-birnn            | SequenceClassifier cell=rnn bidirectional=True | sequences.classifier | sequence | classifier | | Recurrent network that reads both ways, for classes of sequences
+birnn            | SequenceClassifier cell=rnn bidirectional=True | sequences.classifier | sequence | classifier | | Bidirectional recurrent network, for classes of sequences
 deep-rnn         | SequenceClassifier cell=rnn n_layers=3 | sequences.classifier | sequence | classifier | | Stacked recurrent network, for classes of sequences
-sequence-tagger  | SequenceTagger  | sequences.tagger       | sequence | tagger | | Network that reads both ways, for every step of a sequence
+sequence-tagger  | SequenceTagger  | sequences.tagger       | sequence | tagger | | Bidirectional recurrent network, for a label of every step
 sequence-forecaster | SequenceForecaster | sequences.forecaster | sequence | forecaster | | Stacked recurrent network, for the next values of series
 gradient-flow    | gradient_flow   | theory.recurrence      | sequence | | function | Vanishing and exploding gradients through time
 lru              | LRU             | nn.lru                 | sequence | | layer | Linear recurrent unit
-text-cnn         | TextCNN         | sequences.textcnn      | text | classifier | | Convolutions over words, for classes of texts
-wavenet          | WaveNet         | sequences.wavenet      | sequence | density generator | | Gated dilated causal convolutions, for waves
-seq2seq          | Seq2Seq         | sequences.seq2seq      | text | translator | | Encoder and decoder with attention, for texts from texts
-memory-network   | MemoryNetwork   | sequences.memory       | text | classifier | | Several hops of attention over a memory of facts
-temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Dilated causal convolutions
+text-cnn         | TextCNN         | sequences.textcnn      | text | classifier | | TextCNN: convolutions over words, for classes of texts
+wavenet          | WaveNet         | sequences.wavenet      | sequence | density generator | | WaveNet: gated dilated causal convolutions, for waveforms
+seq2seq          | Seq2Seq         | sequences.seq2seq      | text | translator | | Sequence-to-sequence: encoder and decoder with attention, for texts from texts
+memory-network   | MemoryNetwork   | sequences.memory       | text | classifier | | Memory network: several hops of attention over a memory of facts
+temporal-conv    | TemporalConvNet | nn.temporal            | sequence | | layer | Temporal convolutional network: dilated causal convolutions
 # language
 transformer      | Transformer     | language.transformer   | text | translator | | Encoder-decoder transformer, for texts from texts
-elmo             | ELMo            | language.elmo          | text | transformer | | Words in context, from characters and two language models
-bert             | BERT            | language.bert          | text | transformer | | Bidirectional encoder, pre-trained on texts
-bert-classifier  | BERTClassifier  | language.bert_classifier | text | classifier | | Bidirectional encoder, fine-tuned for classes of texts
-bert-regressor   | BERTRegressor   | language.bert_classifier | text | regressor | | Bidirectional encoder, fine-tuned for numbers of texts
-bert-tagger      | BERTTagger      | language.bert_tagger   | text | tagger | | Bidirectional encoder, fine-tuned for a label of every word
-bert-answerer    | BERTAnswerer    | language.bert_answerer | text | answerer | | Bidirectional encoder, fine-tuned for answers found in a passage
-gpt              | GPT             | language.gpt           | text | language-model density generator | | Generative pre-trained transformer
+elmo             | ELMo            | language.elmo          | text | transformer | | ELMo: words in context, from characters and two language models
+bert             | BERT            | language.bert          | text | transformer | | BERT: bidirectional transformer encoder, pre-trained on texts
+bert-classifier  | BERTClassifier  | language.bert_classifier | text | classifier | | BERT, fine-tuned for classes of texts
+bert-regressor   | BERTRegressor   | language.bert_classifier | text | regressor | | BERT, fine-tuned for numbers of texts
+bert-tagger      | BERTTagger      | language.bert_tagger   | text | tagger | | BERT, fine-tuned for a label of every word
+bert-answerer    | BERTAnswerer    | language.bert_answerer | text | answerer | | BERT, fine-tuned for question answering: answers found in a passage
+gpt              | GPT             | language.gpt           | text | language-model density generator | | GPT: generative pre-trained transformer
 # vision
 lenet            | ImageClassifier net=lenet | vision.classifier | image | classifier | | LeNet-5, for images
 alexnet          | ImageClassifier net=alexnet | vision.classifier | image | classifier | | AlexNet, for images
@@ -185,13 +185,13 @@ pointnet         | PointNet        | sets.pointnet          | set | classifier |
 pointnet-parts   | PointNetSegmenter | sets.pointnet        | set | tagger | | PointNet, for the parts of point clouds
 # graphs
 gcn              | NodeClassifier layer=gcn | graphs.nodes    | graph | classifier | | Graph convolutional network, for nodes
-chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | Chebyshev filters on a graph, for nodes
+chebnet          | NodeClassifier layer=cheb | graphs.nodes   | graph | classifier | | ChebNet: Chebyshev filters on a graph, for nodes
 gat              | NodeClassifier layer=gat | graphs.nodes    | graph | classifier | | Graph attention network, for nodes
 gin              | GraphClassifier layer=gin | graphs.whole   | graph | classifier | | Graph isomorphism network, for whole graphs
 mpnn             | LinkPredictor layer=mpnn | graphs.links    | graph | link-predictor transformer | | Message-passing network, for links
-spectral         | NodeClassifier layer=spectral | graphs.nodes | graph | classifier | | Filters in the spectrum of a graph, for nodes
-wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function | Colour refinement, a test of isomorphism
-laplacian        | laplacian       | theory.graphs          | graph | | function | Matrices, spectra and smoothing of graphs
+spectral         | NodeClassifier layer=spectral | graphs.nodes | graph | classifier | | Spectral graph convolution: filters in the spectrum of a graph, for nodes
+wl-test          | weisfeiler_lehman | graphs.wl            | graph | | function | Weisfeiler-Lehman test of graph isomorphism, by colour refinement
+laplacian        | laplacian       | theory.graphs          | graph | | function | Graph Laplacians: matrices, spectra and smoothing of graphs
 equivariance     | equivariance    | theory.symmetry        | table | | function | Groups, averaging, and a test of symmetry for any module
 # generative
 vae              | VAE             | generative.vae         | table image | transformer density generator | | Variational autoencoder
@@ -203,12 +203,12 @@ ddpm             | DDPM            | generative.ddpm  | table image | density ge
 # bayes
 metropolis       | Metropolis      | bayes.metropolis       | log-density | | sampler | Random-walk Metropolis and Hastings, many chains at once
 hmc              | HMC             | bayes.hmc              | log-density | | sampler | Hamiltonian Monte Carlo
-nuts             | NUTS            | bayes.nuts             | log-density | | sampler | Hamiltonian Monte Carlo whose paths end where they turn
+nuts             | NUTS            | bayes.nuts             | log-density | | sampler | No-U-turn sampler: Hamiltonian Monte Carlo whose paths end where they turn
 langevin         | MALA            | bayes.langevin         | log-density | | sampler | Metropolis-adjusted Langevin algorithm
 ula              | ULA             | bayes.langevin         | log-density | | sampler | Unadjusted Langevin algorithm
 sgld             | SGLD            | bayes.langevin         | log-density | | sampler | Stochastic gradient Langevin dynamics
-bayesian-net     | BayesianClassifier | bayes.network       | table | classifier | | Posterior of a network's weights, for classes
-bayesian-net-regressor | BayesianRegressor | bayes.network  | table | regressor | | Posterior of a network's weights, for numbers
+bayesian-net     | BayesianClassifier | bayes.network       | table | classifier | | Bayesian neural network: posterior of the weights, for classes
+bayesian-net-regressor | BayesianRegressor | bayes.network  | table | regressor | | Bayesian neural network: posterior of the weights, for numbers
 sghmc            | SGHMC           | bayes.langevin         | log-density | | sampler | Stochastic gradient Hamiltonian Monte Carlo
 # kernels
 nngp             | NNGP            | kernels.regression | table image | regressor | | Gaussian process of an infinitely wide network (NNGP)
@@ -225,50 +225,50 @@ learning-from-loss | exponential_family   | losses | table | | function | Losses
 gd               | create name=gd         | optim | table | | optimiser | Gradient descent on all the data
 sgd              | create name=sgd        | optim | table | | optimiser | Stochastic gradient descent
 minibatch        | create name=minibatch  | optim | table | | optimiser | Stochastic gradient descent on batches
-heavy-ball       | create name=heavy-ball | optim | table | | optimiser | Descent with momentum
+heavy-ball       | create name=heavy-ball | optim | table | | optimiser | Gradient descent with momentum
 nesterov         | create name=nesterov   | optim | table | | optimiser | Nesterov's accelerated descent
-adagrad          | create name=adagrad    | optim | table | | optimiser | Step sizes from summed squared gradients
-rmsprop          | create name=rmsprop    | optim | table | | optimiser | Step sizes from averaged squared gradients
-adam             | create name=adam       | optim | table | | optimiser | Averaged gradients and squared gradients
-amsgrad          | create name=amsgrad    | optim | table | | optimiser | Adam with step sizes that never grow
-muon             | create name=muon       | optim | table | | optimiser | Orthogonalised momentum for matrices, AdamW for the rest
+adagrad          | create name=adagrad    | optim | table | | optimiser | Adagrad: step sizes from summed squared gradients
+rmsprop          | create name=rmsprop    | optim | table | | optimiser | RMSprop: step sizes from averaged squared gradients
+adam             | create name=adam       | optim | table | | optimiser | Adam: step sizes from averaged gradients and squared gradients
+amsgrad          | create name=amsgrad    | optim | table | | optimiser | AMSGrad: Adam with step sizes that never grow
+muon             | create name=muon       | optim | table | | optimiser | Muon: orthogonalised momentum for matrices, AdamW for the rest
 polyak-average   | average                | optim.averaging | table | | optimiser | Averages of the weights: Polyak's mean, and exponential ones
-signsgd          | SignSGD                | optim.first_order | table | | optimiser | Descent by the signs of gradients
+signsgd          | SignSGD                | optim.first_order | table | | optimiser | SignSGD: descent by the signs of gradients
 subgradient      | Subgradient            | optim.first_order | table | | optimiser | Subgradient descent with averaging and Polyak's step size
-svrg             | SVRG                   | optim.looking | table | | optimiser | Stochastic gradients with reduced variance
-newton           | Newton                 | optim.looking | table | | optimiser | Damped Newton steps by conjugate gradients
-extragradient    | ExtraGradient          | optim.looking | table | | optimiser | Gradients one step ahead, for saddle points and games
-projected        | Projected              | optim.projection | table | | optimiser | Any optimiser on a ball, simplex, box or set of matrices
+svrg             | SVRG                   | optim.looking | table | | optimiser | SVRG: stochastic gradients with reduced variance
+newton           | Newton                 | optim.looking | table | | optimiser | Damped Newton's method by conjugate gradients
+extragradient    | ExtraGradient          | optim.looking | table | | optimiser | Extragradient: gradients one step ahead, for saddle points and games
+projected        | Projected              | optim.projection | table | | optimiser | Projected gradient: any optimiser on a ball, simplex, box or set of matrices
 race             | race                   | theory.race | table | | function | Optimisers side by side on one's own model
 rates            | constants              | theory.convergence | table | | function | Smoothness, convexity and condition of any model, and what theorems promise
 schedules        | schedule               | optim | table | | function | Step-size schedules
-clipping         | ClipNorm               | engine.regularisers | table | | regulariser | Largest norm of a gradient
+clipping         | ClipNorm               | engine.regularisers | table | | regulariser | Gradient clipping: the largest norm of a gradient
 # regularisation
 weight-decay     | WeightDecay     | engine.regularisers | table | | regulariser | L2 penalty on the weights
 l1               | L1              | engine.regularisers | table | | regulariser | L1 penalty on the weights, with exact zeros
-norm-ball        | NormBall        | engine.regularisers | table | | regulariser | Largest norm of the weights, by projection
-early-stopping   | EarlyStopping   | engine.loop         | table | | regulariser | Stop when held-out data say so
-dropout          | monte_carlo_dropout     | engine.dropout      | table | | regulariser | Units left out at random; weight rescaling and Monte-Carlo dropout
-noise            | InputNoise      | engine.regularisers | table | | regulariser | Noise on inputs, targets, weights and gradients
-label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser | A share of every target for all classes
-curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Easy samples first
-bagging          | BaggingClassifier | regularisation.bagging | table | classifier | | Bootstrap samples and averaged probabilities
-bagging-regressor | BaggingRegressor | regularisation.bagging | table | regressor | | Bootstrap samples and averaged predictions
-distillation     | Distiller       | regularisation.distillation | table | classifier | | Learn from the probabilities of another classifier
+norm-ball        | NormBall        | engine.regularisers | table | | regulariser | Norm constraint: the largest norm of the weights, by projection
+early-stopping   | EarlyStopping   | engine.loop         | table | | regulariser | Early stopping on held-out data
+dropout          | monte_carlo_dropout     | engine.dropout      | table | | regulariser | Dropout: weight rescaling and Monte-Carlo dropout
+noise            | InputNoise      | engine.noise        | table | | regulariser | Noise on inputs, targets, weights and gradients
+label-smoothing  | LabelSmoothing  | engine.regularisers | table | | regulariser | Label smoothing: a share of every target is spread over all classes
+curriculum       | Curriculum      | engine.curriculum   | table | | regulariser | Curriculum learning: easy samples first
+bagging          | BaggingClassifier | regularisation.bagging | table | classifier | | Bagging: bootstrap samples and averaged probabilities
+bagging-regressor | BaggingRegressor | regularisation.bagging | table | regressor | | Bagging: bootstrap samples and averaged predictions
+distillation     | Distiller       | regularisation.distillation | table | classifier | | Distillation: learn from the probabilities of another classifier
 transfer         | Tunable         | tuning              | table | | regulariser | Pre-training and fine-tuning: new heads, frozen layers, rates by layer
 self-supervised  | ContrastivePredictiveCoding | regularisation.contrastive | sequence image | transformer | | Contrastive predictive coding: features that tell futures apart
-rotation         | RotationPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how they are turned
-patches          | PatchPretrainer | regularisation.tasks | image | transformer | | Features of images from telling how their patches were shuffled
+rotation         | RotationPretrainer | regularisation.tasks | image | transformer | | Rotation prediction: features of images from telling how they are turned
+patches          | PatchPretrainer | regularisation.tasks | image | transformer | | Jigsaw patches: features of images from telling how their patches were shuffled
 multi-task       | MultiTaskNet    | regularisation.multitask | table | multi-task | | One network for several tasks: a shared trunk, and a head for each
-self-training    | SelfTraining    | regularisation.semisupervised | table | classifier | | Semi-supervised: pseudo-labels where a classifier is sure, and consistency
+self-training    | SelfTraining    | regularisation.semisupervised | table | classifier | | Self-training: pseudo-labels where a classifier is sure, and consistency
 # robustness
 fgsm             | fgsm            | attack.pgd          | table | | function | Fast gradient sign method, an attack of one step
 pgd              | pgd             | attack.pgd          | table | | function | Projected gradient attack in l1, l2 and l-infinity balls
-deepfool         | deepfool        | attack.deepfool     | table | | function | Smallest change of an input that changes its class
-adversarial-training | PGD         | attack.pgd          | table | | regulariser | Training on the worst inputs near each sample
+deepfool         | deepfool        | attack.deepfool     | table | | function | DeepFool: smallest change of an input that changes its class
+adversarial-training | PGD         | attack.pgd          | table | | regulariser | Adversarial training: the worst inputs near each sample
 spectral-penalty | Spectral        | engine.spectral     | table | | regulariser | Penalties on operator norms of layers and Jacobians
 lipschitz        | product_bound   | theory.lipschitz    | table | | function | Lipschitz bounds, slopes at inputs, certified radii
-randomised-smoothing | smooth      | attack.smoothing    | table | | function | Certified radii from answers to noisy inputs
+randomised-smoothing | smooth      | attack.smoothing    | table | | function | Randomised smoothing: certified radii from answers to noisy inputs
 # data
 augmentation     | augment                | data.augment | image | | function | Crop, resize, flip, rotate and recolour images
 # metrics

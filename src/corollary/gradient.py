@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
@@ -41,7 +40,6 @@ class GradientTrained(Tunable, Estimator):
     _budget: ClassVar[Budget | None] = (
         None  # how many updates the task takes, where the data decide how long to descend
     )
-    _takes_more: ClassVar[bool] = True  # whether further data make sense: validation=, partial_fit
     _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
 
@@ -98,7 +96,6 @@ class GradientTrained(Tunable, Estimator):
         self._fit(X, y, validation=validation)
         return self
 
-    @available_if(lambda self: self._takes_more)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on these data, with the sizes, scales and classes of the first call.
 
@@ -182,9 +179,6 @@ class GradientTrained(Tunable, Estimator):
 
     def _validation(self, given: Any) -> Data:
         name = type(self).__name__
-        if not self._takes_more:
-            do = "Use Training(early_stopping=True), which holds a part of the data out."
-            raise errors.kind(name, "this model takes no validation data", "some", do)
         if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
             raise errors.kind(name, "validation must be a tuple (X, y)", type(given).__name__)
         return self._further(*given)
@@ -215,13 +209,15 @@ class GradientTrained(Tunable, Estimator):
         *,
         gradient: Any = None,
         validation: Any = None,
+        validation_objective: Any = None,
         validate: Any = None,
         rule: str | None = None,
     ) -> Any:
         """Return the gradient learner over batches, with a validation part if stopping asks for one.
 
-        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring;
-        ``validate(module)`` measures something else after every epoch instead.
+        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring,
+        measured by ``validation_objective`` where that is another one; ``validate(module)`` measures something else after
+        every epoch instead.
         """
         from corollary.engine.batches import TensorBatches
         from corollary.engine.random import seeded
@@ -245,7 +241,8 @@ class GradientTrained(Tunable, Estimator):
             kept, held = _hold_out(batches, plan.validation_fraction, seed, type(self).__name__)
             batches, validation = batches.take(kept), batches.take(held)
         if validation is not None:
-            validate = partial(evaluate, objective, batches=validation, batch_size=chunk)
+            aim = objective if validation_objective is None else validation_objective
+            validate = partial(evaluate, aim, batches=validation, batch_size=chunk)
         learner = GradientLearner(
             module,
             objective,

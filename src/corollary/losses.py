@@ -127,6 +127,10 @@ def cross_entropy(output: Tensor, target: Tensor, axis: int = 1) -> Tensor:
     >>> cross_entropy(torch.zeros(1, 4), torch.tensor([2])), cross_entropy(torch.zeros(1, 4), torch.full((1, 4), 0.25))
     (tensor([1.3863]), tensor([1.3863]))
     """
+    if output.ndim > 2 and axis in (-1, output.ndim - 1):  # as rows, which lie one after the other in memory
+        target = target.flatten(0, -2) if target.is_floating_point() else target.flatten()
+        found = F.cross_entropy(output.flatten(0, -2), target, reduction="none")
+        return found.view(output.shape[:-1])
     if axis not in (1, -output.ndim + 1):
         output = output.movedim(axis, 1)
         target = target.movedim(axis, 1) if target.is_floating_point() else target
@@ -206,7 +210,8 @@ class CrossEntropy:
         """Return targets as probabilities, classes on ``axis``; indices become indicators."""
         if target.is_floating_point():
             return target
-        return F.one_hot(target, self.n_classes).movedim(-1, self.axis).to(dtype)
+        soft = torch.zeros(*target.shape, self.n_classes, dtype=dtype, device=target.device)
+        return soft.scatter_(-1, target.unsqueeze(-1), 1.0).movedim(-1, self.axis)
 
     def accuracy(self, output: Tensor, target: Tensor) -> Tensor:
         """Return which guesses are right; a soft target counts as its most probable class."""

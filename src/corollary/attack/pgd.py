@@ -200,7 +200,7 @@ class _Ascent(Attack, Regulariser):
         real = [i for i, t in enumerate(batch.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
         if not real:
             do = "Leave adversary out."
-            raise errors.value(owner, "adversary needs inputs of real numbers", "codes or indices", do)
+            raise errors.value(owner, "adversary needs inputs of real numbers", "codes, tokens or nodes", do)
         self._place = real[0]
         check_bounds(self.bounds, batch.inputs[self._place], name)
 

@@ -277,7 +277,8 @@ class ALS(Completer, FactorRecommender, Estimator):
     """Predict ratings and recommend items by alternating least squares.
 
     Takes explicit ratings (stars; what is not stored is unknown) or implicit feedback (counts; what is
-    not stored is a weak no). Rows are users, columns are items.
+    not stored is a weak no). Rows are users, columns are items. A mapped matrix with NaN, or a
+    ``corollary.data.ParquetTable`` of (user, item, value), is read block by block; only its ratings are kept in memory.
 
     Parameters
     ----------

@@ -448,9 +448,18 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
             warnings.warn(text % self.max_iter, ConvergenceWarning, stacklevel=2)
 
     def _within_reach(self, X: Any) -> Any:
-        """Return X; rows on disk come into memory where the sums over blocks do not suffice."""
-        by_sums = self.solver != "mu" and self.init in (None, "random", "custom")
-        return X[:] if isinstance(X, Source) and not (by_sums and not has_nan(X)) else X
+        """Return X; rows on disk come into memory where the sums over blocks do not suffice.
+
+        The Kullback-Leibler divergence needs only the entries that are not zero.
+        """
+        if not isinstance(X, Source):
+            return X
+        complete = not has_nan(X)
+        if self.solver != "mu" and self.init in (None, "random", "custom") and complete:
+            return X
+        if complete and reference._beta_loss_to_float(self.beta_loss) == 1:
+            return sparse.vstack([sparse.csr_matrix(block) for block in X.blocks()], format="csr")
+        return X[:]
 
     def _prepared(self, X: Any) -> tuple[Any, bool]:
         """Return X, or the known entries of an incomplete one as CSR, and which of the two."""

@@ -1,4 +1,4 @@
-"""Graphs: what one is, and the border check of the graph models.
+"""Graphs: what one is, and the validation of inputs of the graph models.
 
 A graph is anything with ``edge_index`` of shape ``(2, E)`` and ``x`` or ``num_nodes``, such as the
 ``Data`` of PyTorch Geometric, or a networkx graph, whose node attributes ``x`` and ``y`` and edge
@@ -82,7 +82,7 @@ def _count_nodes(x: Any, edge_index: np.ndarray) -> int:
     return int(edge_index.max()) + 1 if edge_index.size else 0
 
 
-# ------------------------------------------------------------------------------------ the border
+# ------------------------------------------------------------------------------------ validation
 
 
 def check_graph(
@@ -95,7 +95,7 @@ def check_graph(
     X : Graph, PyTorch Geometric Data, networkx graph, or anything with those fields
         The graph.
     owner : str
-        Who asks; the error begins with it.
+        Name of the estimator, used at the start of error messages.
     features : bool, default=True
         Whether node features ``x`` are needed.
     labels : bool, default=False

@@ -1,4 +1,4 @@
-"""The border: what each kind of data must be, checked once, before a model sees it.
+"""Input validation: what each kind of data must be, checked once, before a model sees it.
 
 Every check takes all forms that its kind may have (NumPy, torch, lists, frames), returns the
 canonical NumPy form, and otherwise says what must hold, what was given and what to do. None of
@@ -52,7 +52,7 @@ def check_images(
         Shape ``(n, h, w)`` or ``(n, c, h, w)``; uint8, uint16, boolean, or float in [0, 1]. Channels may come last,
         ``(n, h, w, c)``, if there are 1, 3 or 4 of them and both sides are longer than that.
     owner : str
-        Who asks; the error begins with it.
+        Name of the estimator, used at the start of error messages.
     size : (int, int), optional
         Height and width that the images must have.
     channels : int, optional
@@ -175,7 +175,7 @@ def check_sequences(
         Integer sequences ``(t,)``, vector sequences ``(t, d)`` (``(t,)`` floats count as ``(t, 1)``),
         strings, lists of strings, or one array ``(n, t)`` or ``(n, t, d)`` if all have the same length.
     owner : str
-        Who asks; the error begins with it.
+        Name of the estimator, used at the start of error messages.
     dimension : int, optional
         The ``d`` that all must have.
     vocabulary : int, optional
@@ -268,7 +268,7 @@ def check_sets(X: Any, owner: str, *, dimension: int | None = None, min_size: in
     X : list of (m, d) arrays, or one array (n, m, d)
         The sets, Python's own too; ``(m,)`` counts as ``(m, 1)``, and ``[]`` has the width of the others.
     owner : str
-        Who asks; the error begins with it.
+        Name of the estimator, used at the start of error messages.
     dimension : int, optional
         The ``d`` that all must have; otherwise that of the first.
     min_size : int, default=1

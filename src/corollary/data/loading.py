@@ -1,4 +1,4 @@
-"""The one door to data: ``load`` takes a name, a path, or what is already in memory.
+"""``load``, the one way to data: it takes a name, a path, or what is already in memory.
 
 What a path holds is told by ``kind``, or else by this table:
 

@@ -1,6 +1,6 @@
 """Ratings: who gave what how much, as a sparse matrix whose rows are users.
 
-:func:`check_ratings` is the border of every completer and recommender; :func:`read_ratings` reads
+:func:`check_ratings` validates the input of every completer and recommender; :func:`read_ratings` reads
 files of triples (user, item, value), among them all that MovieLens publishes.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.arrays import as_array
 from corollary.data.dataset import Dataset
+from corollary.data.sources import Source, as_source
 
 __all__ = [
     "check_ratings",
@@ -35,10 +36,11 @@ def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, l
 
     Parameters
     ----------
-    X : sparse matrix, DataFrame of (user, item, value), or 2-D array with NaN where unknown
-        The ratings. An entry that a sparse matrix stores is a rating, even if it is 0.
+    X : sparse matrix, DataFrame of (user, item, value), 2-D array with NaN where unknown, or Source
+        The ratings. An entry that a sparse matrix stores is a rating, even if it is 0. A source (a memory-mapped array, a
+        ``ParquetTable`` with columns for user, item and value) is read block by block: only its ratings come into memory.
     owner : str
-        Who asks; the error begins with it.
+        Name of the estimator, used at the start of error messages.
     shape : (int, int), optional
         Numbers of users and items that X must have, because a model was fitted to them.
     labels : bool, default=False
@@ -51,6 +53,8 @@ def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, l
     """
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         R, users, items = from_frame(X, owner)
+    elif (source := as_source(X)) is not None:
+        R, users, items = _from_source(source, owner)
     else:
         R = _matrix(X, owner)
         users, items = np.arange(R.shape[0]), np.arange(R.shape[1])
@@ -102,6 +106,35 @@ def _dense(X: Any, owner: str) -> Any:
         raise errors.value(owner, "ratings must be a matrix with a row per user", f"shape {array.shape}")
     rows, columns = np.nonzero(~np.isnan(array))
     return sparse.coo_matrix((array[rows, columns], (rows, columns)), shape=array.shape)
+
+
+def _from_source(source: Source, owner: str) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the matrix of ratings on disk with the labels of its rows and columns."""
+    from scipy import sparse
+
+    names = getattr(source, "columns", ())
+    triples = triple_columns(names)
+    if triples is None:
+        if source.ndim != 2:
+            raise errors.value(owner, "ratings must be a matrix with a row per user", f"shape {source.shape}")
+        R = sparse.vstack([_dense(block, owner).tocsr() for block in source.blocks()]).tocsr()
+        return R, *map(np.arange, R.shape)
+    places = [names.index(name) for name in triples]
+    parts = [_triples(block[:, places], owner) for block in source.blocks()]
+    users, rows = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    items, columns = np.unique(np.concatenate([part[1] for part in parts]), return_inverse=True)
+    values = np.concatenate([part[2] for part in parts])
+    return from_triples(rows, columns, values, (len(users), len(items)), owner), users, items
+
+
+def _triples(block: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ids of users and items, and values, of rows (user, item, value)."""
+    for what, ids in (("user", block[:, 0]), ("item", block[:, 1])):
+        wrong = ~((ids >= 0) & (ids == np.round(ids)))
+        if wrong.any():
+            must = f"{what} ids must be whole numbers from 0"
+            raise errors.value(owner, must, f"{ids[wrong][0]}")
+    return block[:, 0].astype(np.int64), block[:, 1].astype(np.int64), block[:, 2].astype(np.float32)
 
 
 def from_triples(

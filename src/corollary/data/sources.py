@@ -13,10 +13,10 @@ A source may bring its targets: then ``fit(source)`` needs no ``y``.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import sys
-import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -104,12 +104,26 @@ class Source(ABC):
         each = [(block.min(), block.max()) for block in self.blocks()]
         return float(min(low for low, _ in each)), float(max(high for _, high in each))
 
-    def digest(self) -> int:
-        """Return a checksum of shape, type and a few samples, which tells whether a checkpoint belongs to these data."""
-        few = np.unique(np.linspace(0, len(self) - 1, 16).astype(np.int64))
-        return zlib.crc32(
-            np.ascontiguousarray(self[few]).tobytes(), zlib.crc32(f"{self.shape}{self.dtype}".encode())
-        )
+    def digest(self) -> str:
+        """Return a hash of shape, type and every sample, which tells whether a checkpoint belongs to these data.
+
+        A fit that is kept in a directory reads all samples once for it. Samples that differ each time they are read, as
+        those of a data set that augments, are told by their number, shape and type alone.
+        """
+        total = hashlib.blake2b(f"{self.shape}{self.dtype};".encode(), digest_size=16)
+        if self._steady():
+            for content in self._contents():
+                total.update(content)
+        return total.hexdigest()
+
+    def _steady(self) -> bool:
+        """Whether samples are the same each time they are read."""
+        return True
+
+    def _contents(self) -> Iterator[bytes]:
+        """Yield all that the samples are made of."""
+        for block in self.blocks():
+            yield block.tobytes()
 
     def astype(self, dtype: Any, copy: bool = False) -> Source:
         """Return the source of the same samples in another type."""
@@ -154,7 +168,7 @@ class _Changed(Source):
     def order(self, seed: int) -> np.ndarray | None:
         return self.source.order(seed)
 
-    def digest(self) -> int:
+    def digest(self) -> str:
         return self.source.digest()
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -440,6 +454,11 @@ class ImageFolder(_OneByOne):
             self.channels, first = 1, first[:1]
         self.shape = (len(self.files), *first.shape)
 
+    def _contents(self) -> Iterator[bytes]:
+        for file in self.files:  # not decoded
+            content = file.read_bytes()
+            yield f"{file.name} {len(content)};".encode() + content
+
     def _one(self, row: int) -> np.ndarray:
         from corollary.data.images import fitted_to, picture
 
@@ -465,6 +484,10 @@ class MapDataset(_OneByOne):
         self._pairs = isinstance(dataset[0], tuple | list)
         first = self._one(0)
         self.shape, self.dtype = (len(dataset), *first.shape), first.dtype
+
+    def _steady(self) -> bool:
+        few = range(min(4, len(self)))
+        return all(np.array_equal(self._one(row), self._one(row)) for row in few)
 
     def _one(self, row: int) -> np.ndarray:
         found = self.dataset[row]
@@ -514,15 +537,18 @@ class Stream(Source):
         self._pairs = False
         self._resumed: Any = None
         first, targets, n = None, [], 0
+        total = hashlib.blake2b(digest_size=16)
         for sample in self._walk():
             self._pairs = isinstance(sample, tuple | list)
             x, y = (sample[0], sample[1]) if self._pairs else (sample, None)
-            first = _sample(x) if first is None else first
+            x = _sample(x)
+            total.update(x.tobytes())
+            first = x if first is None else first
             targets += [y] if self._pairs else []
             n += 1
         if first is None:
             raise errors.value("fit", "the iterable must give samples", "none")
-        self._first = first[None]
+        self._first, self._seen = first[None], total.hexdigest()
         self.shape, self.dtype = (n, *first.shape), first.dtype
         self.target = np.asarray([np.asarray(y) for y in targets]) if self._pairs else None
 
@@ -547,9 +573,12 @@ class Stream(Source):
         found = [x for i, x in enumerate(self._samples(0)) if rows[0] <= i <= rows[-1]]
         return np.stack(found)
 
-    def digest(self) -> int:
-        """Return a checksum of the first sample and the number of them."""
-        return zlib.crc32(self._first.tobytes(), zlib.crc32(f"{self.shape}{self.dtype}".encode()))
+    def _steady(self) -> bool:
+        first = next(iter(self._walk()))
+        return np.array_equal(_sample(first[0] if self._pairs else first), self._first[0])
+
+    def _contents(self) -> Iterator[bytes]:
+        yield self._seen.encode()  # when the samples were counted
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all samples in order."""

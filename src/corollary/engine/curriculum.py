@@ -89,8 +89,7 @@ class Curriculum(Regulariser):
         found = []
         with learner.stream:
             for batch in learner.batches.epoch(None, learner.training.batch_size, 0):
-                losses = objective.losses(module, batch)
-                found.append(losses.reshape(len(losses), -1).mean(1).double().cpu())
+                found.append(_each(objective.losses(module, batch), batch.weight).double().cpu())
         module.train()
         return torch.cat(found)
 
@@ -99,10 +98,17 @@ class Curriculum(Regulariser):
         if not isinstance(self.difficulty, str) or self.difficulty != "self-paced" or self.pace() >= 1:
             return batch
         with torch.no_grad(), self._learner.stream:
-            losses = self._learner.players[0].objective.losses(module, batch)
-        losses = losses.reshape(len(losses), -1).mean(1)
+            losses = _each(self._learner.players[0].objective.losses(module, batch), batch.weight)
         kept = max(1, round(self.pace() * len(losses)))
         keep = (losses <= losses.kthvalue(kept).values).to(losses.dtype)
         old = batch.weight
         keep = keep if old is None else old * keep.reshape(-1, *[1] * (old.ndim - 1))
         return batch._replace(weight=keep)
+
+
+def _each(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """Return one loss per sample: the mean over its parts, of which padding weighs nothing."""
+    if losses.ndim == 1 or weight is None or weight.shape != losses.shape:
+        return losses.reshape(len(losses), -1).mean(1)
+    parts = weight.flatten(1)
+    return (losses.flatten(1) * parts).sum(1) / parts.sum(1).clamp_min(torch.finfo(parts.dtype).tiny)

@@ -185,7 +185,7 @@ class Player:
 
     def _averaged(self) -> Any:
         kind = self.training.average
-        return None if kind is None else optim.average(self.module, kind)
+        return optim.average(self.module, kind) if kind else None
 
     def state(self) -> State:
         """Return the optimiser's state and the average; the weights are the module's."""

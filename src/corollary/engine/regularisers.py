@@ -12,7 +12,8 @@ hook                                      may change             used by
 
 An object has any of the four. ``on_batch`` returns a batch and ``on_loss`` a loss; the other two work in place. What else it
 may have: ``attach(learner)``, called once, where it can say that it does not fit the model; ``order(learner, order)``, which
-chooses the samples of an epoch; ``state()`` and ``restore(state)`` if it remembers anything.
+chooses the samples of an epoch; ``around_gradient()``, a context in which the gradients of an update are taken; ``state()`` and
+``restore(state)`` if it remembers anything.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from torch import Tensor, nn
 from corollary import errors
 from corollary.engine.batches import Batch
 from corollary.engine.curriculum import Curriculum
-from corollary.engine.regulariser import HOOKS, Regulariser
+from corollary.engine.noise import GradientNoise, InputNoise, TargetNoise, WeightNoise
+from corollary.engine.regulariser import HOOKS, TINY, Regulariser
 from corollary.engine.spectral import Spectral
 from corollary.optim.directions import project, soft_threshold
 
@@ -53,78 +55,7 @@ __all__ = [
 ]
 
 
-def _real(batch: Batch, name: str, owner: str) -> list[int]:
-    """Return which inputs hold real numbers; raise if none does."""
-    found = [i for i, t in enumerate(batch.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
-    if not found:
-        must = f"{name} needs inputs of real numbers"
-        raise errors.value(owner, must, "codes or indices", f"Leave {name} out, or use dropout.")
-    return found
-
-
 # --- on the batch ----------------------------------------------------------------------------------------
-
-
-class InputNoise(Regulariser):
-    r"""Noise on the inputs, drawn anew in every update: ``Training(input_noise=0.1)``.
-
-    ``target_noise``, ``weight_noise`` and ``gradient_noise`` of :class:`~corollary.Training` add it elsewhere.
-
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of the normal noise, in the units of the inputs. More regularises more.
-
-    Notes
-    -----
-    For a linear model noise on the inputs is Tikhonov regularisation (ridge regression), since
-
-    .. math:: \mathbb E_\varepsilon\, (y - w^\top(x + \varepsilon))^2 = (y - w^\top x)^2 + \sigma^2 \lVert w \rVert^2, \tag{1}
-
-    and for a network it penalises, to second order in :math:`\sigma`, the squared gradient of the output by the input.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from corollary import MLPRegressor, Training
-    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], size=(2000, 1))
-    >>> plan = Training(input_noise=1.0, learning_rate=0.01, epochs=20)
-    >>> model = MLPRegressor((), training=plan, random_state=0).fit(X, X[:, 0])
-    >>> bool(abs(model.coefs_[0].item() - 0.5) < 0.1)  # 1 / (1 + sigma^2)
-    True
-    """
-
-    name = "input_noise"
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
-        """Return the batch with noisy inputs."""
-        inputs = list(batch.inputs)
-        for i in _real(batch, self.name, self._learner.owner):
-            inputs[i] = inputs[i] + self.scale * _normal(inputs[i], rng)
-        return batch._replace(inputs=tuple(inputs))
-
-
-class TargetNoise(Regulariser):
-    """Exchange classes for random ones with this probability; add normal noise of this deviation to numbers."""
-
-    name = "target_noise"
-    needs_target = True
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
-        """Return the batch with noisy targets."""
-        y = batch.target
-        if y.is_floating_point():
-            return batch._replace(target=y + self.scale * _normal(y, rng))
-        classes = _classes(self)
-        other = torch.randint(classes, y.shape, generator=rng, device=rng.device).to(y.device)
-        turned = torch.rand(y.shape, generator=rng, device=rng.device).to(y.device) < self.scale
-        return batch._replace(target=torch.where(turned, other, y))
 
 
 def smoothed(target: Tensor, share: float, n_classes: int) -> Tensor:
@@ -175,12 +106,12 @@ class LabelSmoothing(Regulariser):
         """Check that there are classes."""
         super().attach(learner)
         self._check(0.0, 1.0)
-        _classes(self)
+        self._n_classes()
 
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the batch with soft targets."""
         soft = _softened(self, batch.target)
-        return batch._replace(target=smoothed(soft, self.share, _classes(self)))
+        return batch._replace(target=smoothed(soft, self.share, self._n_classes()))
 
 
 class Mixup(Regulariser):
@@ -191,13 +122,14 @@ class Mixup(Regulariser):
 
     name = "mixup"
     needs_target = True
+    low = TINY
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
 
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the mixed batch."""
-        if len(_real(batch, self.name, self._learner.owner)) < len(batch.inputs):
+        if len(self._real(batch)) < len(batch.inputs):
             must = "mixup needs samples of one size"
             raise errors.value(self._learner.owner, must, "sequences, sets or graphs", "Leave mixup out.")
         n, device = len(batch.inputs[0]), batch.inputs[0].device
@@ -231,7 +163,10 @@ class Augment(Regulariser):
         images = batch.inputs[0]
         if not isinstance(self.transform, dict):
             return batch._replace(inputs=(self.transform(images, generator=rng), *batch.inputs[1:]))
-        if not isinstance(images, Tensor) or images.ndim not in (3, 4):
+        real = isinstance(images, Tensor) and images.is_floating_point()
+        if (
+            not real or images.ndim not in (3, 4) or len(batch.inputs) > 1
+        ):  # sequences come with their lengths
             must = "augment needs images"
             got = f"inputs of shape {tuple(getattr(images, 'shape', ()))}"
             raise errors.value(self._learner.owner, must, got, "Pass a function of your own instead.")
@@ -307,6 +242,7 @@ class WeightDecay(Regulariser):
     """
 
     name = "weight_decay"
+    low = 0.0
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -351,33 +287,14 @@ class ClipNorm(Regulariser):
     """
 
     name = "clip_norm"
+    low = TINY
 
     def __init__(self, largest: float) -> None:
         self.largest = largest
 
-    def attach(self, learner: Any) -> None:
-        """Check that the norm is positive."""
-        super().attach(learner)
-        self._check(float(np.finfo(np.float32).tiny))
-
     def on_gradient(self, vectors: Sequence[Tensor]) -> None:
         """Clip in place."""
         nn.utils.clip_grad_norm_(vectors, self.largest)
-
-
-class GradientNoise(Regulariser):
-    """Add normal noise of this standard deviation to the gradients."""
-
-    name = "gradient_noise"
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def on_gradient(self, vectors: Sequence[Tensor]) -> None:
-        """Add the noise in place."""
-        for v in vectors:
-            if v.grad is not None:
-                v.grad.add_(_normal(v.grad, self._learner.generator), alpha=self.scale)
 
 
 # --- on the weights --------------------------------------------------------------------------------------
@@ -411,6 +328,7 @@ class L1(Regulariser):
     """
 
     name = "l1"
+    low = 0.0
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -418,10 +336,10 @@ class L1(Regulariser):
     @torch.no_grad()
     def after_step(self, vectors: Sequence[Tensor]) -> None:
         """Shrink in place; small weights become exactly zero."""
-        for player in self._learner.players:
-            step = player.optimizer.param_groups[0]["lr"] * self.rate
-            for w in player.decayed:
-                w.copy_(soft_threshold(w, step))
+        player = self._player(vectors)
+        step = player.optimizer.param_groups[0]["lr"] * self.rate
+        for w in player.decayed:
+            w.copy_(soft_threshold(w, step))
 
 
 class NormBall(Regulariser):
@@ -455,6 +373,7 @@ class NormBall(Regulariser):
     """
 
     name = "norm_ball"
+    low = 0.0
 
     def __init__(self, radius: float, per: str = "model") -> None:
         self.radius = radius
@@ -463,44 +382,21 @@ class NormBall(Regulariser):
     def attach(self, learner: Any) -> None:
         """Check the choice."""
         super().attach(learner)
-        self._check(0.0)
         if self.per not in ("layer", "model", "unit"):
             raise errors.unknown("NormBall", "per", self.per, ("layer", "model", "unit"))
 
     @torch.no_grad()
     def after_step(self, vectors: Sequence[Tensor]) -> None:
         """Project in place."""
-        for player in self._learner.players:
-            if self.per == "model":
-                project(player.decayed, self.radius)
-            elif self.per == "layer":
-                for W in player.matrices:
-                    project([W], self.radius)
-            else:
-                for W in player.matrices:
-                    W.copy_(W.flatten(1).renorm(2, 0, self.radius).view_as(W))
-
-
-class WeightNoise(Regulariser):
-    """Take gradients at weights with normal noise of this standard deviation."""
-
-    name = "weight_noise"
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
-        """Move the weights; the batch stays."""
-        self._kept = [player.copies() for player in self._learner.players]
-        for player, kept in zip(self._learner.players, self._kept):
-            player.put([w + self.scale * _normal(w, rng) for w in kept])
-        return batch
-
-    def on_gradient(self, vectors: Sequence[Tensor]) -> None:
-        """Move them back before the step."""
-        for player, kept in zip(self._learner.players, self._kept):
-            if player.vectors()[0] is vectors[0]:
-                player.put(kept)
+        player = self._player(vectors)
+        if self.per == "model":
+            project(player.decayed, self.radius)
+        elif self.per == "layer":
+            for W in player.matrices:
+                project([W], self.radius)
+        else:
+            for W in player.matrices:
+                W.copy_(W.flatten(1).renorm(2, 0, self.radius).view_as(W))
 
 
 def _adversary(value: Any) -> Any:
@@ -567,22 +463,8 @@ def _is_one(value: Any) -> bool:
     return any(hasattr(value, hook) for hook in HOOKS)
 
 
-def _normal(like: Tensor, rng: torch.Generator) -> Tensor:
-    drawn = torch.randn(like.shape, generator=rng, device=rng.device, dtype=like.dtype)
-    return drawn.to(like.device)
-
-
-def _classes(regulariser: Any) -> int:
-    learner = regulariser._learner
-    criterion = learner.players[0].objective.criterion
-    if not hasattr(criterion, "soften"):
-        must = f"{regulariser.name} needs classes"
-        raise errors.value(learner.owner, must, "a model without them", f"Leave {regulariser.name} out.")
-    return int(criterion.n_classes)
-
-
 def _softened(regulariser: Any, target: Tensor) -> Tensor:
-    _classes(regulariser)
+    regulariser._n_classes()
     learner = regulariser._learner
     dtype = next(p.dtype for p in learner.module.parameters() if p.is_floating_point())
     return learner.players[0].objective.criterion.soften(target, dtype)  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corollary import errors, optim
 from corollary.engine.batches import Batch
@@ -224,7 +225,11 @@ class Newton(Rule):
             return loss  # type: ignore[no-any-return]
 
         player.zero_grad()
-        player.optimizer.look(closure)
+        with (
+            learner.around_gradient(),
+            sdpa_kernel(SDPBackend.MATH),
+        ):  # the fused one has no second derivative
+            player.optimizer.look(closure)
         learner.record(found, batch)
         learner.advance(player)
 
@@ -277,10 +282,14 @@ def rule_for(name: str | None, training: Any, players: int, owner: str) -> Rule:
         raise errors.unknown(owner, "rule", name, RULES)
     if players > 1 and name not in GAMES:
         raise errors.value(owner, f"the rule of {players} players must be one of {', '.join(GAMES)}", name)
+    if players > 1 and training.optimizer in RULES and training.optimizer != name:
+        must = f"the optimiser of {players} players must look at each batch once"
+        raise errors.value(owner, must, repr(training.optimizer), f"Use 'adam'; their rule is {name!r}.")
     if training.accumulate > 1:
         if name != "plain":
-            must = "accumulate takes an optimiser that looks at each batch once"
-            raise errors.value(owner, must, f"the rule {name!r}", "Leave accumulate at 1, or use 'adam'.")
+            must = "accumulate takes an optimiser that looks at each batch once, and one player"
+            do = "Leave accumulate at 1" + (", or use 'adam'." if players == 1 else ".")
+            raise errors.value(owner, must, f"the rule {name!r}", do)
         return Accumulating(training.accumulate)
     given = {
         k: v for k, v in (training.optimizer_options or {}).items() if k in optim.RULE_OPTIONS.get(name, {})

@@ -157,7 +157,8 @@ class Run:
                     accelerator=kind,
                     devices=[int(number)] if number and self.world == 1 else local,
                     num_nodes=max(1, self.world // local),
-                    strategy="ddp" if self.world > 1 else "auto",
+                    # parameters that a batch does not reach have no gradient in any process
+                    strategy="ddp_find_unused_parameters_true" if self.world > 1 else "auto",
                     precision=self.precision or "32-true",  # type: ignore[arg-type]
                 )
                 self._fabric.launch()
@@ -292,7 +293,7 @@ class Run:
     def bar(
         self, owner: str, total: int | None, start: int, wanted: bool | None = None
     ) -> Iterator[Callable[[dict[str, float]], None]]:
-        """Yield a function that shows one row of the history on a progress bar; the run's own wish comes first."""
+        """Yield a function that shows one row of the history on a progress bar; ``Run.progress`` overrides ``wanted``."""
         progress_wanted = wanted if self.progress is None else self.progress
         show = (sys.stderr.isatty() or in_notebook()) if progress_wanted is None else progress_wanted
         if not show or self.rank > 0:

@@ -11,14 +11,14 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corollary import optim
+from corollary import errors, optim
 from corollary.engine.batches import Batch, Batches, epoch_order, float_type, typed
 from corollary.engine.learner import Metrics, State, freeze
 from corollary.engine.loop import pause_wanted
@@ -102,6 +102,9 @@ class GradientLearner:
         self.stream, self.generator = Stream(seed, run.device), generator(seed, run.device)
         self.seeks_rate = training.learning_rate == "auto"
         if self.seeks_rate:
+            if len(given) > 1:
+                must, do = "learning_rate='auto' needs one loss that falls", "Name a rate, such as 1e-3."
+                raise errors.value(owner, must, f"a game of {len(given)}", do)
             self.training = training = training.overridden(learning_rate=RATES[0])
         self.players = [player.bind(self.module, training, run, owner) for player in given]
         self.rule = rule_for(rule, training, len(given), owner)
@@ -113,6 +116,8 @@ class GradientLearner:
                 part.attach(self)
         self.hooks = {hook: [part for part in self.regularisers if hasattr(part, hook)] for hook in HOOKS}
         self.orders = [part for part in self.regularisers if hasattr(part, "order")]
+        self.around = [part for part in self.regularisers if hasattr(part, "around_gradient")]
+        self.updating = False
         frozen = [m for m in self.module.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
         self.still = [
             m for m in frozen if [*m.parameters()] and not any(p.requires_grad for p in m.parameters())
@@ -284,7 +289,11 @@ class GradientLearner:
         self._set_rate()
         for part in self.hooks["on_batch"]:
             batch = part.on_batch(batch, self.wrapped, self.generator)
-        self.rule.update(self, batch)
+        self.updating = True
+        try:
+            self.rule.update(self, batch)
+        finally:
+            self.updating = False
         self.updates += not self.rule.waiting
 
     def loss(self, player: Player, batch: Batch) -> tuple[Tensor, Mapping[str, Any]]:
@@ -304,18 +313,28 @@ class GradientLearner:
         if player.gradient is not None:
             return {"loss": player.gradient(self.module, batch)}
         player.zero_grad()
-        with self.stream:
-            loss, metrics = self.loss(player, batch)
         only = {} if len(self.players) == 1 else {"inputs": player.trained}
-        if self.run.fabric is not None:
-            self.run.fabric.backward(loss * self.scale, **only)
-        else:
-            loss.backward(**only)  # type: ignore[no-untyped-call]
+        with self.around_gradient():
+            with self.stream:
+                loss, metrics = self.loss(player, batch)
+            if self.run.fabric is not None:
+                self.run.fabric.backward(loss * self.scale, **only)
+            else:
+                loss.backward(**only)  # type: ignore[no-untyped-call]
         if len(self.players) > 1 and self.run.world > 1:
             for vector in player.gradients():
                 torch.distributed.all_reduce(vector)
                 vector /= self.run.world
         return {"loss": loss.detach(), **metrics}
+
+    def around_gradient(self) -> Any:
+        """Return the context in which the gradients of an update are taken."""
+        if not self.around or not self.updating:
+            return nullcontext()
+        stack = ExitStack()
+        for part in self.around:
+            stack.enter_context(part.around_gradient())
+        return stack
 
     def change_gradient(self, player: Player) -> None:
         """Let regularisers change the gradients."""

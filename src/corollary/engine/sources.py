@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,9 @@ from corollary import errors
 from corollary.data.sources import BLOCK, Source
 from corollary.engine.batches import Batch, Batches, TensorBatches
 
-__all__ = ["SourceBatches", "batches_of", "blocks", "chunks", "gathered"]
+__all__ = ["SourceBatches", "batches_of", "blocks", "chunks", "drawn", "gathered"]
+
+DRAWN = 2**22  # bytes of rows that a start looks at
 
 
 class SourceBatches:
@@ -178,6 +180,17 @@ def _cut(parts: Iterator[np.ndarray], begin: int, end: int) -> Iterator[np.ndarr
         at += len(part)
         if len(kept):
             yield kept
+
+
+def drawn(X: Any, least: int, choose: Callable[[int, int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return some rows of a source for a start, about 4 MB and at least so many, and their numbers; all of a small one.
+
+    ``choose(n, count)`` draws ``count`` different numbers below ``n``.
+    """
+    n = len(X)
+    count = max(least, DRAWN * n // max(1, X.nbytes))
+    rows = np.arange(n) if n <= count else np.sort(choose(n, count))
+    return gathered(X, rows), rows
 
 
 def gathered(X: Any, rows: np.ndarray) -> np.ndarray:

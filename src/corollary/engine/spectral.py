@@ -95,7 +95,7 @@ class Spectral(Regulariser):
         real = [i for i, t in enumerate(batch.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
         if not real:
             must, do = "a penalty on the Jacobian needs inputs of real numbers", "Use of='weights'."
-            raise errors.value(learner.owner, must, "codes or indices", do)
+            raise errors.value(learner.owner, must, "codes, tokens or nodes", do)
         self._place = real[0]
 
     def on_loss(self, loss: Tensor, module: nn.Module, batch: Batch) -> Tensor:
@@ -148,16 +148,18 @@ class Spectral(Regulariser):
 
 def _operators(learner: Any) -> list[Any]:
     """Return an operator for every weight: the affine layer that holds it, or the weight itself as a matrix."""
-    player, module = learner.players[0], learner.module
+    module, matrices = learner.module, [p for player in learner.players for p in player.matrices]
     owners = {id(p): part for part in module.modules() for p in part.parameters(recurse=False)}
     layers: dict[int, Operator] = {}
-    if any(p.ndim > 2 for p in player.matrices):
+    if any(p.ndim > 2 for p in matrices):
         batch = typed(module, next(iter(learner.batches.epoch(None, learner.training.batch_size, 0))))
         with seeded(learner.seed, learner.run.device):
-            found = affine_layers(module, lambda: player.objective(module, batch))
+            found = affine_layers(
+                module, lambda: [player.objective(module, batch) for player in learner.players]
+            )
         layers = {id(A.layer): A for A in found.values() if not isinstance(A.layer, nn.Linear)}
     operators: dict[int, Any] = {}
-    for p in player.matrices:
+    for p in matrices:
         owner = owners[id(p)]
         held = id(owner) in layers and p.ndim > 2
         operators[id(owner) if held else id(p)] = layers[id(owner)] if held else Matrix(p)

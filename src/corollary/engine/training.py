@@ -63,6 +63,8 @@ OF_OPTIMIZER: dict[str, dict[str, Any]] = {
 class Training(BaseEstimator):  # type: ignore[misc]
     """How a gradient-trained estimator descends.
 
+    A field left at None takes the estimator's own default; 0 or False turns a regulariser of its own off.
+
     Parameters
     ----------
     epochs : int, optional
@@ -243,6 +245,8 @@ class Training(BaseEstimator):  # type: ignore[misc]
         given = {key: value for key, value in self.get_params(deep=False).items() if value is not None}
         optimizer = given.get("optimizer", defaults.get("optimizer", DEFAULTS["optimizer"]))
         wanted = OF_OPTIMIZER.get(optimizer, {}) if isinstance(optimizer, str) else {}
+        if optimizer != defaults.get("optimizer", DEFAULTS["optimizer"]):
+            defaults = {**defaults, "optimizer_options": None}  # those of another optimiser
         full = Training(**{**DEFAULTS, **defaults, **wanted, **given})
         full._check()
         if optimizer == "gd" and "batch_size" in given:
@@ -311,6 +315,9 @@ class Training(BaseEstimator):  # type: ignore[misc]
         rate = self.learning_rate
         if rate != "auto" and (isinstance(rate, str) or not rate or rate <= 0):
             raise errors.value("Training", "learning_rate must be positive", repr(rate), "Or use 'auto'.")
+        decay = self.weight_decay
+        if isinstance(decay, bool) or not isinstance(decay, int | float) or not decay >= 0:
+            raise errors.value("Training", "weight_decay must be a number at least 0", repr(decay))
         if not 0 < (self.validation_fraction or 0) < 1:
             raise errors.value(
                 "Training", "validation_fraction must lie in (0, 1)", repr(self.validation_fraction)

@@ -35,7 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.base import Data, as_tensor
+from corollary.base import Data
 from corollary.border import as_given
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.player import Player
@@ -150,7 +150,6 @@ class GAN(GenerativeModel):
     ((3, 4), True)
     """
 
-    _takes_more = False  # a game of two losses has none to validate
     _parameter_constraints = {
         "loss": [StrOptions(set(LOSSES))],
         "latent": [Interval(Integral, 1, None, closed="left")],
@@ -218,6 +217,9 @@ class GAN(GenerativeModel):
         sizes = (self.n_classes_, self.width, self.n_layers, self.spectral_norm)
         return Adversaries(tuple(self.sample_shape_), self.latent, *sizes).to(getattr(torch, self.dtype_))
 
+    def _measure(self, data: Data) -> None:
+        self._scale(data.X, "signed" if data.X.ndim == 4 else "standard")
+
     def _learner(self, data: Data) -> Any:
         if self._plan().early_stopping:
             must, do = (
@@ -225,21 +227,23 @@ class GAN(GenerativeModel):
                 "Watch coverage and near in history_ instead.",
             )
             raise errors.value("GAN", must, "a game of two losses", do)
-        x = self._scale(data.X, "signed" if data.X.ndim == 4 else "standard")
-        players = [
-            Player(
-                self._critic_objective,
-                "critic",
-                steps=self.critic_steps or self._usual_steps(),
-                project=_clip if self.loss == "wasserstein" else None,
-                **({"learning_rate": self.critic_learning_rate} if self.critic_learning_rate else {}),
-            ),
-            Player(self._generator_objective, "generator"),
-        ]
-        label = None if data.y is None else as_tensor(data.y)
-        return self._descend(
-            players, TensorBatches(x, label), rule=self.rule, validate=self._collapse(x, label)
-        )
+        self._ready(data)
+        batches = self._batches(data)
+        measures = [self._collapse(batches)]
+        if data.validation is not None:
+            measures.append(self._collapse(self._batches(data.validation), "validation_"))
+
+        def validate(module: nn.Module) -> dict[str, float]:
+            return {key: number for measure in measures for key, number in measure(module).items()}
+
+        return self._descend(self._players(), batches, rule=self.rule, validate=validate)
+
+    def _players(self) -> list[Player]:
+        project = _clip if self.loss == "wasserstein" else None
+        own = {"learning_rate": self.critic_learning_rate} if self.critic_learning_rate else {}
+        steps = self.critic_steps or self._usual_steps()
+        critic = Player(self._critic_objective, "critic", steps=steps, project=project, **own)
+        return [critic, Player(self._generator_objective, "generator")]
 
     def _usual_steps(self) -> int:
         return 1 if not self.loss.startswith("wasserstein") else 5 if self._images else 2
@@ -272,13 +276,14 @@ class GAN(GenerativeModel):
 
     # --- collapse ----------------------------------------------------------------------------------------
 
-    def _collapse(self, x: Tensor, label: Tensor | None) -> Any:
-        """Return the measure after every epoch: how much of the data is covered, and how much of what is drawn is near."""
-        rows = torch.from_numpy(np.random.default_rng(0).permutation(len(x))[:LOOKED_AT])
-        x, label = x[rows], None if label is None else label[rows]
+    def _collapse(self, batches: TensorBatches, prefix: str = "") -> Any:
+        """Return the measure after every epoch: how much of some data is covered, and how much of what is drawn is near."""
+        rows = torch.from_numpy(np.random.default_rng(0).permutation(len(batches))[:LOOKED_AT])
+        some = batches.take(rows)
+        (x,), label = some.inputs, some.target
         k = min(NEIGHBOURS, len(x) - 1)
         if k < 1:
-            return None
+            return lambda module: {}
         balls = Balls(self._scaling.forward(x)[0].flatten(1).double(), k)
 
         def measure(module: nn.Module) -> dict[str, float]:
@@ -287,7 +292,9 @@ class GAN(GenerativeModel):
             codes = None if label is None else label.to(like.device)
             fake = self._made(module, Batch((given,), codes, size=len(given)))
             drawn = fake.flatten(1).double().cpu()
-            return balls.judge(drawn) if bool(drawn.isfinite().all()) else {}
+            if not bool(drawn.isfinite().all()):
+                return {}
+            return {prefix + key: number for key, number in balls.judge(drawn).items()}
 
         return measure
 

@@ -12,7 +12,7 @@ Training takes each edge as a positive and one random pair of nodes per edge as 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -120,7 +120,6 @@ class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
     True
     """
 
-    _takes_more = False  # what is learned are the edges of one graph
     _parameter_constraints = {**BaseGraphEstimator._parameter_constraints, **SAMPLED}
     _fitted = {
         "shape_": List([Count(1), Count(1)]),
@@ -156,6 +155,25 @@ class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
     @classmethod
     def _test_params(cls) -> dict[str, Any]:
         return {"hidden_layer_sizes": (8, 4), "training": Training(epochs=3)}
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+        """Learn the edges of a graph.
+
+        Parameters
+        ----------
+        X : graph
+            The graph.
+        y : None
+            Not used.
+        validation : tuple, optional
+            ``(graph,)``: edges that were held out of X, between the same nodes, as :func:`split_links` gives them. Their
+            loss is measured after every epoch; the network still sees the edges of X only.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, validation=validation)  # type: ignore[no-any-return]
 
     def missing_links(self, n: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Return the n pairs of nodes (n, 2) that are not joined and most probably would be, and their probabilities.
@@ -226,8 +244,8 @@ class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
             do = "Edges are what is learned; to classify nodes without them use NodeClassifier."
             raise value(type(self).__name__, "the graph must have edges to learn from", "none", do)
         self.shape_, self.edge_index_ = (graph.num_nodes, graph.num_nodes), graph.edge_index
-        self._graph = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
-        tensors, counts = self._graph, self._counts(len(self._widths()) - 1)
+        self._learned = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
+        tensors, counts = self._learned, self._counts(len(self._widths()) - 1)
 
         def objective(module: nn.Module, batch: Batch) -> Tensor:
             (joined,) = batch.inputs
@@ -241,13 +259,22 @@ class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
             truth[: len(joined)] = 1.0
             return 2 * F.binary_cross_entropy_with_logits(logits, truth)
 
-        return self._descend(objective, TensorBatches(as_tensor(graph.edge_index.T)))
+        held = None if data.validation is None else self._held(data.validation.X)
+        return self._descend(objective, TensorBatches(as_tensor(graph.edge_index.T)), validation=held)
+
+    def _held(self, graph: Graph) -> TensorBatches:
+        """Return the edges to validate on, of a graph with the same nodes."""
+        if graph.num_nodes != self.shape_[0] or graph.num_edges == 0:
+            must = f"the graph to validate on must have edges between the same {self.shape_[0]} nodes"
+            got = f"{graph.num_edges} between {graph.num_nodes}"
+            raise value(type(self).__name__, must, got, "Hold edges out with split_links.")
+        return TensorBatches(as_tensor(graph.edge_index.T))
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
         with torch.no_grad():
-            self.embedding_ = self.module_.network(*self._graph).cpu().numpy()
-        del self._graph
+            self.embedding_ = self.module_.network(*self._learned).cpu().numpy()
+        del self._learned
 
     def _module(self) -> LinkNetwork:
         sizes = self._widths()

@@ -98,7 +98,7 @@ def stacked(parts: list[Any], device: Any, dtype: torch.dtype) -> Tensor | Spars
 
 
 class BaseGraphEstimator(GradientTrained):
-    """What the estimators on graphs share: the network's parameters and the border."""
+    """What the estimators on graphs share: the network's parameters and the validation of inputs."""
 
     input = "graph"
     _training_defaults = {"epochs": 200, "learning_rate": 0.01, "batch_size": WHOLE, "patience": 50}
@@ -220,11 +220,11 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     normalized_ : bool
         Whether each node's features are divided by their sum.
     n_validation_ : int
-        How many nodes of ``val_mask`` decide when to stop; 0 without such a mask.
+        How many nodes, of ``val_mask`` or of ``validation``, decide when to stop; 0 without any.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
-        Step, loss and seconds of every epoch, and validation loss and accuracy with a ``val_mask``.
+        Step, loss and seconds of every epoch, and validation loss and accuracy where there are nodes to validate on.
 
     Notes
     -----
@@ -232,8 +232,8 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     and widths d, d'; with "gat" and "mpnn" only those edges and nodes count that the labelled ones see. Node features
     that are sparse (scipy's or torch's) stay so, and count with their entries only.
     Net and plan are by default those of the papers on citation graphs: Adam with a penalty of 5e-4 on the weights, 200
-    epochs at rate 0.01, for "gat" 500 at 0.005. With a ``val_mask`` the weights with the least loss on those nodes are
-    kept, and the fit stops when it no longer improves, unless ``Training(early_stopping=False)``.
+    epochs at rate 0.01, for "gat" 500 at 0.005. With a ``val_mask`` or ``validation`` the weights with the least loss on those
+    nodes are kept, and the fit stops when it no longer improves, unless ``Training(early_stopping=False)``.
 
     References
     ----------
@@ -250,7 +250,6 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     True
     """
 
-    _takes_more = False  # the graph itself says which nodes to validate on
     _parameter_constraints = {
         **BaseGraphEstimator._parameter_constraints,
         **{name: [None, *BaseGraphEstimator._parameter_constraints[name]] for name in NET},
@@ -293,7 +292,7 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"hidden_layer_sizes": (8,), "training": Training(epochs=3)}
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Train on one graph.
 
         Parameters
@@ -305,8 +304,11 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
             Labels, by default the graph's own ``y``. Nodes labelled -1, None or NaN have none.
         sample_weight : array-like of shape (n_nodes,), optional
             How much each node counts.
+        validation : tuple, optional
+            ``(graph, y)``, or ``(graph,)`` with labels of its own: the nodes with labels (in its ``val_mask``, if it has
+            one) decide when to stop. It may be another graph with the same features, or the same one with other labels.
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, validation=validation)
 
     def score(self, X, y=None):
         """Return the accuracy on the nodes of ``test_mask``, or on all labelled nodes without one."""
@@ -358,8 +360,12 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
             )
         if self.classes_.dtype.kind == "f" and (self.classes_ != np.round(self.classes_)).any():
             raise kind(name, "labels must be classes", "real numbers", "Round them, or regress instead.")
+        return self._known_y(X, y)
+
+    def _known_y(self, X: Graph, y: Any) -> np.ndarray:
+        y = self._labels(X, y)
+        known = _labelled(y) & np.isin(y, self.classes_)
         codes = np.full(len(y), -1)
-        known = labelled & np.isin(y, self.classes_)
         codes[known] = np.searchsorted(self.classes_, y[known])
         return codes
 
@@ -379,28 +385,40 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
         return {**plan, "early_stopping": bool(getattr(self, "n_validation_", 0))}
 
     def _learner(self, data: Data) -> Any:
-        graph, codes = data.X, data.y
-        learned = codes >= 0 if graph.train_mask is None else graph.train_mask
-        held = np.zeros_like(learned) if graph.val_mask is None else graph.val_mask & (codes >= 0)
+        graph, given = data.X, data.validation or data
+        learned = data.y >= 0 if graph.train_mask is None else graph.train_mask
+        held = given.y >= 0
+        if given.X.val_mask is not None:
+            held &= given.X.val_mask
+        elif given is data:
+            held[:] = False
         self.n_validation_ = int(held.sum())
-        run = current()
-        tensors = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
-        counts = self._counts(len(self._widths()))
-        part, part_held = (self._part(data, mask) for mask in (learned, held))
-        learn, check = (
-            self._view(tensors, batches.inputs[0].to(run.device)) for batches in (part, part_held)
-        )
+        if given is not data and not self.n_validation_:
+            must = "nodes to validate on must have labels, and be in val_mask where there is one"
+            raise value(type(self).__name__, must, "none")
+        device = current().device
+        tensors = Tensors.of(graph, device, getattr(torch, self.dtype_))
+        batches = self._part(data, learned)
+        objective = self._objective(tensors, batches, sampled=self.n_neighbors is not None)
+        if not self.n_validation_:
+            return self._descend(objective, batches)
+        others = tensors if given is data else Tensors.of(given.X, device, getattr(torch, self.dtype_))
+        check = self._part(given, held)
+        measured = self._objective(others, check)
+        return self._descend(objective, batches, validation=check, validation_objective=measured)
+
+    def _objective(self, tensors: Tensors, batches: TensorBatches, sampled: bool = False) -> Any:
+        """Return the loss at some nodes of a graph; updates follow sampled edges only if asked for."""
+        counts = self._counts(len(self._widths())) if sampled else None
+        view = self._view(tensors, batches.inputs[0].to(tensors.edge_index.device))
 
         def forward(module: nn.Module, nodes: Tensor) -> Tensor:
-            if not module.training and self.n_validation_:
-                return check(module, nodes)
             if not module.training or counts is None:
-                return learn(module, nodes)
+                return view(module, nodes)
             around = tensors.around(nodes, counts, seed=int(torch.randint(2**62, ())))
             return module(*around)[: len(nodes)]
 
-        objective = with_accuracy(self._criterion(), forward=forward, training=False)
-        return self._descend(objective, part, validation=part_held if self.n_validation_ else None)
+        return with_accuracy(self._criterion(), forward=forward, training=False)
 
     def _part(self, data: Data, mask: np.ndarray) -> TensorBatches:
         """Return some of the nodes with their classes and weights."""

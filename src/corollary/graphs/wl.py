@@ -244,7 +244,7 @@ def _union(graphs: list[Any], edge_labels: Any) -> Union:
 
 
 def _is_plain(g: Graph) -> bool:
-    """Whether a graph is already in the form that the border would give it, but for the range of its edges."""
+    """Whether a graph is already in the form that input validation would give it, but for the range of its edges."""
     edges = g.edge_index
     form = isinstance(edges, np.ndarray) and edges.dtype == np.int64 and edges.ndim == 2 and len(edges) == 2
     return form and bool(g.num_nodes)

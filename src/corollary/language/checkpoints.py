@@ -51,7 +51,7 @@ def tokenizer_of(source: Any, given: Any, kind: Any, names: tuple[str, ...], siz
     size : int
         The vocabulary of the model.
     owner : str
-        Who asks; errors begin with it.
+        Name of the estimator, used at the start of error messages.
     """
     if given is None and (
         hasattr(source, "state_dict") or not any((Path(source) / n).is_file() for n in names)

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, LanguageModel
 from corollary.engine.batches import Batch
+from corollary.engine.objective import Supervised
 from corollary.engine.random import seeded
 from corollary.engine.training import Training
 from corollary.errors import kind, value
@@ -35,6 +35,7 @@ from corollary.language import tokens as tokenizers
 from corollary.language.beams import beam_search
 from corollary.language.checkpoints import GPT2_DEFAULTS, dtype_of, end_tokens, gpt2_weights, tokenizer_of
 from corollary.language.decoder import Decoder, generate
+from corollary.losses import CrossEntropy
 from corollary.nn.pretrained import fill_pretrained, known_activation, read_pretrained
 
 __all__ = ["GPT", "WindowBatches"]
@@ -97,7 +98,8 @@ class WindowBatches:
         for begin in range(start * batch_size, len(starts), batch_size):
             chosen = starts[begin : begin + batch_size]
             windows = (chosen[:, None] + inside).to(self.sequence.device)
-            yield Batch((self.sequence[windows],), size=len(chosen))
+            tokens = self.sequence[windows]
+            yield Batch((tokens,), tokens[:, 1:], size=len(chosen))
 
 
 def _mixed(order: Tensor) -> int:
@@ -117,11 +119,10 @@ def spread(n: int, max_length: int, stride: int) -> list[tuple[int, int, int]]:
     return [(max(0, end - max_length), end, fresh) for fresh, end in zip([0, *ends], ends)]
 
 
-def next_token_loss(module: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean cross-entropy of every token of the windows given those before it."""
-    (windows,) = batch.inputs
-    logits = module(windows[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+def next_tokens(module: nn.Module, windows: Tensor) -> Tensor:
+    """Return the logits (b, t - 1, n) of every token of the windows (b, t) given those before it."""
+    logits: Tensor = module(windows[:, :-1])
+    return logits
 
 
 class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, GradientTrained):
@@ -241,7 +242,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
             self.dtype_ = "float32"
 
     def _aim(self) -> Any:
-        return next_token_loss
+        return Supervised(CrossEntropy(self.n_tokens_, axis=-1), forward=next_tokens)
 
     def _batches(self, data: Data) -> WindowBatches:
         encoded, end = [self._encode(text) for text in data.X], np.array([self._end()])

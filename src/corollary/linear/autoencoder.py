@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, Transformer, as_tensor
-from corollary.engine.batches import Batch, TensorBatches
+from corollary.engine.batches import TensorBatches
+from corollary.engine.objective import Supervised
 from corollary.export import Named
 from corollary.gradient import GradientTrained
 from corollary.nn.activations import ACTIVATIONS, ALIASES
@@ -73,11 +74,12 @@ class Pair(nn.Module):
 
 def rebuilding_error(module: nn.Module, x: Tensor) -> Tensor:
     """Return half the mean squared distance of eq. 1, per feature."""
-    return 0.5 * (x - module(x)).square().mean()
+    return distances(module(x), x).mean()
 
 
-def _objective(module: nn.Module, batch: Batch) -> Tensor:
-    return rebuilding_error(module, *batch.inputs)
+def distances(rebuilt: Tensor, x: Tensor) -> Tensor:
+    """Return half the squared distance of each row, per feature."""
+    return 0.5 * (x - rebuilt).square().mean(1)
 
 
 class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTrained):
@@ -97,11 +99,12 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
         self.scale_ = float(X.std(dtype=np.float64, axis=0).max()) or 1.0
 
     def _aim(self) -> Any:
-        return _objective
+        return Supervised(distances)
 
     def _batches(self, data: Data) -> TensorBatches:
         X = data.X.astype(self.mean_.dtype, copy=False)
-        return TensorBatches(as_tensor((X - self.mean_) / X.dtype.type(self.scale_)))
+        rows = as_tensor((X - self.mean_) / X.dtype.type(self.scale_))
+        return TensorBatches(rows, rows)  # what regularisers do to inputs leaves the targets as they are
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
         mean = as_tensor(self.mean_).to(next(self.module_.parameters()))

@@ -41,8 +41,10 @@ from sklearn.utils._param_validation import Interval
 
 from corollary import errors
 from corollary.base import Data, Estimator, Regressor
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.linalg import Rows
+from corollary.linalg.moments import moments_of
 from corollary.shapes import Array, Dtype, Either, Index, Maybe, Number
 
 __all__ = ["Lasso", "lasso_path"]
@@ -319,6 +321,51 @@ class Path(WorkingSet):
         self.cross = torch.cat([self.cross, fresh.T])
 
 
+class FromSums(WorkingSet):
+    """A working set that knows all products of features, from one pass over rows that stay on disk.
+
+    Parameters
+    ----------
+    G : ndarray of shape (d, d)
+        Mean products of the features.
+    c : ndarray of shape (d,)
+        Mean products of features and target.
+    y2 : float
+        Mean square of the target.
+    n : int
+        Number of rows.
+    level, tol, max_iter
+        As for :class:`WorkingSet`.
+    """
+
+    shares = True  # the pass over the rows
+
+    def __init__(
+        self, G: np.ndarray, c: np.ndarray, y2: float, n: int, level: float, tol: float, max_iter: int
+    ) -> None:
+        super().__init__(Features(np.zeros((n, 0))), np.zeros(0), level, tol, max_iter)
+        self.d, self.y2, self.target = len(c), y2, tol * y2
+        self.inner = INNER * self.target
+        self.all, self.first = G, c
+
+    @cached_property
+    def norms(self) -> torch.Tensor:
+        """Norms of the features."""
+        return torch.from_numpy(np.sqrt(self.n * self.all.diagonal().clip(0)))
+
+    def _look(self) -> tuple[torch.Tensor, float, float]:
+        q = self.all[:, self.active] @ self.w
+        fit, curve = float(self.c @ self.w), float(q[self.active] @ self.w)
+        g = torch.from_numpy(self.first - q)
+        return g if self.kept is None else g[self.kept], self.y2 - 2 * fit + curve, self.y2 - fit
+
+    def _take_in(self, new: torch.Tensor) -> None:
+        self.active = np.concatenate([self.active, new.numpy()])
+        self.G = np.ascontiguousarray(self.all[np.ix_(self.active, self.active)])
+        self.c = self.first[self.active]
+        self.w = np.concatenate([self.w, np.zeros(len(new))])
+
+
 def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=1000):
     """Return the lasso's solutions for falling penalties, without an intercept.
 
@@ -400,7 +447,8 @@ class Lasso(Regressor, Estimator):
     -----
     Minimises (1). A round costs O(n d) to look at every feature that is left, and O(a²) a sweep for a
     features in the working set. Sparse data go to scikit-learn's solver, which never makes them dense; so do tables of up to
-    two million entries, if a few sweeps of it are enough.
+    two million entries, if a few sweeps of it are enough. Rows on disk (a memory map, a ``ParquetTable``) are read once, for
+    their O(d²) sums of products.
 
     References
     ----------
@@ -416,6 +464,7 @@ class Lasso(Regressor, Estimator):
     """
 
     _checks = {"accept_sparse": ("csr", "csc")}
+    _reads_sources = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
@@ -444,6 +493,8 @@ class Lasso(Regressor, Estimator):
         self._dtype = str(X.dtype)
         if sparse.issparse(X):
             return Once(lambda: self._plain(X, y, weight, 100 * self.max_iter))
+        if isinstance(X, Source):
+            return self._from_sums(X, y, weight)
         if X.size <= SMALL and (found := self._plain(X, y, weight, FEW))["sweeps"] < FEW:
             return Once(lambda: found)
         X, y = X if self.tol >= SINGLE else _float64(X), y.astype(np.float64)
@@ -473,6 +524,16 @@ class Lasso(Regressor, Estimator):
         names = ("coef_", "intercept_", "dual_gap_", "n_iter_")
         w, intercept, gap, sweeps = (getattr(model, name) for name in names)
         return {"w": w, "intercept": float(intercept), "gap": float(gap), "sweeps": int(sweeps)}
+
+    def _from_sums(self, X: Source, y: np.ndarray, weight: Any) -> FromSums:
+        total, mean, S = moments_of(X, y.astype(np.float64)[:, None], weight)
+        if not self.fit_intercept:
+            S, mean = S + total * np.outer(mean, mean), 0 * mean
+        S = S / total
+        rest = (float(S[-1, -1]), len(X), self.alpha, self.tol, self.max_iter)
+        learner = FromSums(S[:-1, :-1], S[:-1, -1].copy(), *rest)
+        learner.means = mean[:-1], float(mean[-1])
+        return learner
 
     def _adopt(self, learner: Any) -> None:
         dtype = np.dtype(self._dtype)

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["MOST", "dine", "explain"]
+__all__ = ["MOST", "explain", "sweep_rows"]
 
 MOST = 20  # new dishes of one customer in one go
 OPTIONS = {"cache": True, "error_model": "numpy"}
@@ -96,7 +96,7 @@ def _new_dishes(rate, rr, v, spread, d, u):  # pragma: no cover - compiled
 
 
 @njit(**OPTIONS)
-def dine(X, Z, m, S, M, K, here, order, u, begin, alpha, noise, spread):  # pragma: no cover - compiled
+def sweep_rows(X, Z, m, S, M, K, here, order, u, begin, alpha, noise, spread):  # pragma: no cover - compiled
     """Let rows choose anew, one after the other, eq. 3 and 4 of the process, from place ``begin`` of the order on.
 
     ``here`` says who has dined already; u (n, C + 1) are uniform numbers. Returns where it stopped, which is before the

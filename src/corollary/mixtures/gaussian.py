@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ from corollary.base import Data, Estimator
 from corollary.border import finite
 from corollary.data.sources import Source
 from corollary.engine.run import current
-from corollary.engine.sources import gathered
+from corollary.engine.sources import drawn
 from corollary.mixtures.gaussian_em import EM
 from corollary.mixtures.gaussian_moments import (
     TINY,
@@ -55,7 +56,6 @@ from corollary.shapes import Array, Choice, Count, Either, Flag, Index, List, Ma
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 
 DECAY = 0.6  # of the step size in (3)
-DRAWN = 2**22  # bytes of rows that a start looks at where the data stay on disk
 
 
 class GaussianMixture(BaseMixture, Estimator):
@@ -273,10 +273,9 @@ class GaussianMixture(BaseMixture, Estimator):
         given = (self.weights_init, self.means_init, self.precisions_init)
         complete = all(part is not None for part in given)
         if isinstance(X, Source) and not complete:
-            n = len(X)
-            few = max(100 * self.n_components, DRAWN * n // max(1, X.nbytes))
-            rows = np.arange(n) if n <= few else np.sort(random.choice(n, few, replace=False))
-            X, weight = gathered(X, rows), None if weight is None else weight[rows]
+            choose = partial(random.choice, replace=False)
+            X, rows = drawn(X, 100 * self.n_components, choose)
+            weight = None if weight is None else weight[rows]
         q = None if complete else self._assign(X, weight, random)
         return self._initial(X, q if q is None or weight is None else q * weight[:, None])
 

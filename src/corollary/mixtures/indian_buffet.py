@@ -129,7 +129,7 @@ class Dining(Iteration):
 
     def sweep(self) -> Metrics:
         """Let every row choose anew, add columns to others, then draw what was not given."""
-        self._dine()
+        self._sweep_rows()
         self._add_columns()
         self._draw(*posterior(self.X, self.Z, self.noise, self.spread))
         joint = self.log_joint()
@@ -138,7 +138,7 @@ class Dining(Iteration):
         K = self.Z.shape[1]
         return {"log_joint": joint, "components": K, "concentration": self.alpha, "noise": self.noise}
 
-    def _dine(self) -> None:
+    def _sweep_rows(self) -> None:
         n, here = len(self.X), np.full(len(self.X), self.n_iter > 1)
         K, done = self.Z.shape[1], 0
         state = self._room(self.Z, *posterior(self.X, self.Z, self.noise, self.spread))
@@ -148,7 +148,7 @@ class Dining(Iteration):
                 state = self._room(state[0], state[3], state[2])
                 more = self.rng.random((n, state[0].shape[1] + 1 - u.shape[1]))
                 u = np.hstack([u[:, :-1], more, u[:, -1:]])
-            done, K = kernels.dine(
+            done, K = kernels.sweep_rows(
                 self.X, *state, K, here, order, u, done, self.alpha, self.noise, self.spread
             )
         self.Z = state[0][:, :K].copy()

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -35,8 +37,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Data, Estimator
+from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, State
 from corollary.engine.run import current
+from corollary.engine.sources import blocks, drawn
+from corollary.linalg.moments import Moments, moments_of
 from corollary.mixtures.posterior import BaseMixture
 from corollary.shapes import Anything, Array, Count, Flag, Index, Maybe, Number, Record
 
@@ -58,6 +63,11 @@ class Component(ABC):
     def statistics(self, X: np.ndarray) -> np.ndarray:
         """Return what eq. 2 averages, of shape (n, f)."""
 
+    def measure(self, X: Any) -> None:
+        """Check all rows of an array or a source, and remember what their statistics need."""
+        for _, block in blocks(X):
+            self.check(block)
+
     @abstractmethod
     def maximise(self, mean: np.ndarray, overall: np.ndarray, count: np.ndarray) -> dict[str, np.ndarray]:
         """Return the parameters from mean statistics (k, f), those of all rows (f,), and counts (k,)."""
@@ -78,8 +88,11 @@ class Gaussian(Component):
         self.smoothing = smoothing
 
     def check(self, X: np.ndarray) -> None:
-        """Take any finite numbers; their mean is remembered."""
-        self.centre = X.mean(axis=0, dtype=np.float64)
+        """Take any finite numbers."""
+
+    def measure(self, X: Any) -> None:
+        """Remember the mean."""
+        self.centre = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else whole(X).mean
 
     def statistics(self, X: np.ndarray) -> np.ndarray:
         """Return x and x², from the mean of all rows: far from 0 the squares would leave no digits for the variance."""
@@ -200,14 +213,19 @@ class Categorical(_Mean):
         super().__init__(smoothing)
         self.sizes = sizes
 
-    def check(self, X: np.ndarray) -> None:
-        """Take whole numbers from zero; the largest of each feature is remembered."""
+    def measure(self, X: Any) -> None:
+        """Remember the largest symbol of each feature."""
+        self.sizes = np.max([self._largest(block) for _, block in blocks(X)], axis=0)
+
+    def _largest(self, X: np.ndarray) -> np.ndarray:
         if (X < 0).any() or (X != np.round(X)).any():
             raise errors.value(self.owner, "categorical data must be whole numbers from 0", f"{_outside(X)}")
-        largest = X.max(axis=0).astype(np.int64) + 1
-        if self.sizes is None:
-            self.sizes = largest
-        elif (largest > self.sizes).any():
+        return X.max(axis=0).astype(np.int64) + 1  # type: ignore[no-any-return]
+
+    def check(self, X: np.ndarray) -> None:
+        """Take whole numbers from zero up to the largest of the fit."""
+        largest = self._largest(X)
+        if (largest > self.sizes).any():
             j = int(np.argmax(largest > self.sizes))
             raise errors.value(
                 self.owner, f"feature {j} must stay below {self.sizes[j]}, as in fit", f"{largest[j] - 1}"
@@ -248,6 +266,11 @@ COMPONENTS = {
 }
 
 
+def whole(X: Any) -> Moments:
+    """Return mean and squared deviations of the features."""
+    return moments_of(X, diagonal=True)
+
+
 def _outside(X: np.ndarray, allowed: tuple[int, ...] = ()) -> str:
     wrong = X[~np.isin(X, allowed)] if allowed else X[(X < 0) | (X != np.round(X))]
     return f"{wrong.flat[0]:g}"
@@ -270,14 +293,16 @@ class EM(Iteration):
         super().__init__(model.n_init * model.max_iter)
         run = current()
         self.model, self.component, self.X = model, component, data.X
-        rows = run.shard(len(data.X))
-        self.rows, self.F = data.X[rows], component.statistics(data.X[rows])
+        self.share = run.shard(len(data.X))
         w = np.ones(len(data.X)) if data.sample_weight is None else data.sample_weight
-        self.w, self.total = w[rows, None], float(w.sum())
-        self.overall = run.sum((self.w * self.F).sum(axis=0)) / self.total
+        self.w, self.total = w[self.share, None], float(w.sum())
+        self.held: Any = None
+        if not isinstance(data.X, Source):
+            self.held = data.X[self.share], self.w, component.statistics(data.X[self.share])
+        self.overall = run.sum(sum((w * F).sum(axis=0) for _, w, F in self._parts())) / self.total
         self.rng = model._rng()
         self.start = self.inner = 0
-        self.q: Any = None
+        self.sums: Any = None
         self.weights, self.theta, self.bound = np.zeros(0), {}, -math.inf
         self.best: dict[str, Any] = {}
 
@@ -286,48 +311,75 @@ class EM(Iteration):
         """Whether every start has ended."""
         return self.start >= self.model.n_init
 
-    def _assign(self) -> np.ndarray:
-        """Return first responsibilities: each row to the nearest of spread-out rows, softened."""
-        k, scaled = self.model.n_components, self.X / np.maximum(self.X.std(axis=0), 1e-12)
-        seeds = kmeans_plusplus(scaled, k, random_state=int(self.rng.integers(2**31 - 1)))[0]
-        distance = ((scaled[current().shard(len(scaled)), None] - seeds) ** 2).sum(-1)
-        q = np.full(distance.shape, 0.1 / k)
-        q[np.arange(len(q)), distance.argmin(axis=1)] += 0.9
-        return q
+    def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield this process's rows with their weights and statistics: all at once, or block by block from disk."""
+        if self.held is not None:
+            yield self.held
+            return
+        for rows, block in blocks(self.X, self.share):
+            yield block, self.w[rows], self.component.statistics(block)
 
-    def _maximise(self, q: np.ndarray) -> None:
-        run, q = current(), q * self.w
-        N = run.sum(q.sum(axis=0))
-        self.weights = N / N.sum()
-        mean = run.sum(q.T @ self.F) / np.maximum(N, TINY)[:, None]
-        self.theta = self.component.maximise(mean, self.overall, N)
+    def _assignment(self) -> Callable[[np.ndarray], tuple[np.ndarray, Any]]:
+        """Return the first responsibilities: each row to the nearest of spread-out rows, softened."""
+        k, few = self.model.n_components, self.X
+        if isinstance(self.X, Source):
+            found = whole(self.X)
+            scale = np.maximum(np.sqrt(found.scatter / found.total), 1e-12)
+            few, _ = drawn(self.X, 100 * k, partial(self.rng.choice, replace=False))
+        else:
+            scale = np.maximum(self.X.std(axis=0), 1e-12)
+        seeds = kmeans_plusplus(few / scale, k, random_state=int(self.rng.integers(2**31 - 1)))[0]
 
-    def _expect(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return responsibilities and log-likelihoods of this process's rows."""
+        def respond(rows: np.ndarray) -> tuple[np.ndarray, Any]:
+            distance = ((rows[:, None] / scale - seeds) ** 2).sum(-1)
+            q = np.full(distance.shape, 0.1 / k)
+            q[np.arange(len(q)), distance.argmin(axis=1)] += 0.9
+            return q, 0.0
+
+        return respond
+
+    def _posterior(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return responsibilities and log-likelihoods of rows."""
         with np.errstate(divide="ignore"):
-            joint = self.component.log_prob(self.rows, self.theta) + np.log(self.weights)
+            joint = self.component.log_prob(rows, self.theta) + np.log(self.weights)
         norm = logsumexp(joint, axis=1, keepdims=True)
         return np.exp(joint - norm), norm
 
+    def _summed(self, respond: Any) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+        """Return counts and sums of statistics of the components over all rows, and the log-likelihood."""
+        run, k = current(), self.model.n_components
+        counts, sums, total = np.zeros(k), np.zeros((k, len(self.overall))), 0.0
+        for rows, w, F in self._parts():
+            q, norm = respond(rows)
+            total += float((w * norm).sum())
+            q = q * w
+            counts += q.sum(axis=0)
+            sums += q.T @ F
+        return (run.sum(counts), run.sum(sums)), float(run.sum(np.array(total)))
+
+    def _maximise(self, N: np.ndarray, sums: np.ndarray) -> None:
+        self.weights = N / N.sum()
+        self.theta = self.component.maximise(sums / np.maximum(N, TINY)[:, None], self.overall, N)
+
     def restore(self, state: State) -> None:
-        """Go back to a snapshot; the responsibilities follow from the parameters, in every process its own."""
+        """Go back to a snapshot; the sums follow from the parameters."""
         super().restore(state)
-        self.q = None
+        self.sums = None
 
     def sweep(self) -> Metrics:
         """Do one M and one E step."""
-        if self.q is None:  # a new start, or one that was resumed
-            self.q = self._assign() if self.inner == 0 else self._expect()[0]
-        self._maximise(self.q)
-        self.q, norm = self._expect()
-        bound = float(current().sum(np.array((self.w * norm).sum()))) / self.total
+        if self.sums is None:  # a new start, or one that was resumed
+            self.sums, _ = self._summed(self._assignment() if self.inner == 0 else self._posterior)
+        self._maximise(*self.sums)
+        self.sums, total = self._summed(self._posterior)
+        bound = total / self.total
         change, self.bound, self.inner, start = bound - self.bound, bound, self.inner + 1, self.start
         converged = abs(change) < self.model.tol
         if converged or self.inner >= self.model.max_iter:
             if not self.best or bound > self.best["bound"]:
                 kept = {"weights": self.weights, "theta": self.theta, "bound": bound}
                 self.best = {**kept, "n_iter": self.inner, "converged": converged}
-            self.start, self.inner, self.bound, self.q = self.start + 1, 0, -math.inf, None
+            self.start, self.inner, self.bound, self.sums = self.start + 1, 0, -math.inf, None
         return {"log_likelihood": bound, "start": start}
 
 
@@ -385,6 +437,7 @@ class Mixture(BaseMixture, Estimator):
     array([0.5, 0.5])
     """
 
+    _reads_sources = True
     _expected_failures: ClassVar[dict[str, str]] = {
         "check_clustering": "asks for three groups by n_clusters; here it is n_components, by default 1",
         "check_sample_weight_equivalence_on_dense_data": "with several components the start draws rows at random: "
@@ -453,7 +506,7 @@ class Mixture(BaseMixture, Estimator):
             )
         vars(self).pop("_sizes", None)
         family = self._family()
-        family.check(data.X)
+        family.measure(data.X)
         return EM(self, family, data._replace(X=data.X.astype(np.float64)))
 
     def _adopt(self, learner: EM) -> None:
@@ -467,7 +520,7 @@ class Mixture(BaseMixture, Estimator):
         self.lower_bound_, self.n_iter_ = best["bound"], best["n_iter"]
         self.converged_ = bool(best["converged"])
         if learner.done:
-            self.labels_ = self._joint(learner.X).argmax(axis=1)
+            self.labels_ = self._by_blocks(lambda rows: self._joint(rows).argmax(axis=1), learner.X)
 
     def _joint(self, X: np.ndarray) -> np.ndarray:
         family = self._family()

@@ -225,7 +225,7 @@ def _draw(logs, count, u):  # pragma: no cover - compiled
 def seat(X, z, order, u, begin, prior, t, slots, K, alpha):  # pragma: no cover - compiled
     """Seat customers anew, eq. 3 of the process, from place ``begin`` of the order on.
 
-    The first K of ``slots`` are the tables in use; a table of -1 is that of a customer still at the door.
+    The first K of ``slots`` are the tables in use; a table of -1 is that of a customer without one yet.
     Returns where it stopped, which is before the end if tables ran short, and the new K.
     """
     empty, w, logs = len(t.n) - 1, np.empty(t.a.shape[1]), np.empty(len(t.n))

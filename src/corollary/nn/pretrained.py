@@ -91,7 +91,7 @@ def read_pretrained(
     model_type : str
         What the configuration must say, if it says anything: the first files did not.
     owner : str
-        Who asks; errors begin with it.
+        Name of the estimator, used at the start of error messages.
     defaults : mapping, optional
         What a configuration file may leave out.
     **must : object

@@ -1,4 +1,4 @@
-"""What the estimators on sequences share: the border, the parameters, and evaluation in like lengths."""
+"""What the estimators on sequences share: the validation of inputs, the parameters, and evaluation in like lengths."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 
 from corollary.base import Data
 from corollary.data.kinds import check_texts
-from corollary.engine.batches import Batch
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.errors import value
 from corollary.gradient import GradientTrained
-from corollary.losses import weighted_mean
+from corollary.losses import CrossEntropy
 from corollary.roles import given_target
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.shapes import Count, List, Text
 
-__all__ = ["BaseTranslator", "pair_loss"]
+__all__ = ["BaseTranslator", "next_symbols"]
 
 PAIR_STEPS = 2048  # steps at a time where every step has the logits of a whole vocabulary
 
@@ -111,12 +111,18 @@ class BaseTranslator(GradientTrained):
         )
 
     def _aim(self) -> Any:
-        return pair_loss
+        return Supervised(CrossEntropy(self._sizes()[1], axis=-1), forward=next_symbols)
 
     def _batches(self, data: Data) -> RaggedBatches:
-        return RaggedBatches(
-            (self._sources(data.X), self._targets(data.y)), weight=self._as_weight(data.sample_weight)
-        )
+        framed, weight = self._targets(data.y), self._as_weight(data.sample_weight)
+        starts = framed.starts.to(framed.flat.device)
+        rest = torch.ones(len(framed.flat), dtype=torch.bool, device=starts.device)
+        rest[starts] = False  # the begin symbol is given, all after it are to be said
+        lengths = framed.lengths - 1
+        each = torch.ones(len(framed)) if weight is None else weight
+        counts = each.repeat_interleave(lengths).to(starts.device)
+        inputs = (self._sources(data.X), framed)
+        return RaggedBatches(inputs, Ragged(framed.flat[rest], lengths), Ragged(counts, lengths))
 
     def _device(self) -> Any:
         return next(self.module_.parameters()).device if hasattr(self, "module_") else current().device
@@ -148,14 +154,13 @@ def _losses(
     module: nn.Module, x: Tensor, x_lengths: Tensor, y: Tensor, y_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return -log p of every symbol of y after the first, (b, t), 0 beyond its end; and where symbols are."""
-    logits = module(x, x_lengths, y[:, :-1])
+    logits = next_symbols(module, x, x_lengths, y, y_lengths)
     inside = padding_mask(y_lengths - 1, y.shape[1] - 1, y.device)
     losses = F.cross_entropy(logits.transpose(1, 2), y[:, 1:], reduction="none")
     return losses * inside, inside
 
 
-def pair_loss(module: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean of -log p(y_t | y_<t, x) over the symbols of a batch, weighted by pairs."""
-    losses, inside = _losses(module, *batch.inputs)
-    counts = inside.to(losses.dtype)
-    return weighted_mean(losses, counts if batch.weight is None else counts * batch.weight[:, None])
+def next_symbols(module: nn.Module, x: Tensor, x_lengths: Tensor, y: Tensor, y_lengths: Tensor) -> Tensor:
+    """Return the logits (b, t, n) of every symbol of y after the first."""
+    logits: Tensor = module(x, x_lengths, y[:, :-1])
+    return logits

@@ -30,11 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Generator, check_count
-from corollary.engine.batches import Batch
+from corollary.engine.objective import Supervised
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value
+from corollary.losses import CrossEntropy, cross_entropy
 from corollary.sequences.common import NAMES, BaseSequence, in_batches
 from corollary.shapes import Count
 
@@ -295,10 +296,12 @@ class WaveNet(Density, Generator, BaseSequence):
 
     def _batches(self, data: Data) -> RaggedBatches:
         pieces = [part[i : i + self.window] for part in data.X for i in range(0, len(part), self.window)]
-        return RaggedBatches(self._levels(pieces, current().device))
+        levels = self._levels(pieces, current().device)
+        counts = torch.ones(len(levels.flat), device=levels.flat.device)
+        return RaggedBatches(levels, levels, Ragged(counts, levels.lengths))
 
     def _aim(self) -> Any:
-        return level_loss
+        return Supervised(CrossEntropy(self.n_levels_, axis=-1), forward=level_logits)
 
     def _levels(self, parts: list[np.ndarray], device: Any) -> Ragged:
         return Ragged.of(parts, torch.int64, device)
@@ -359,8 +362,7 @@ def draw(
 
 def _losses(module: nn.Module, codes: Tensor, lengths: Tensor) -> Tensor:
     """Return -log p of eq. 2 for every level (b, t), 0 beyond a sequence's end."""
-    levels = module(F.pad(codes, (1, -1), value=_begin(module)))
-    losses = F.cross_entropy(levels.transpose(1, 2), codes, reduction="none")
+    losses = cross_entropy(level_logits(module, codes, lengths), codes, axis=-1)
     return losses * padding_mask(lengths, codes.shape[1], codes.device)
 
 
@@ -370,7 +372,7 @@ def _begin(module: nn.Module) -> int:
     return int(module.levels)
 
 
-def level_loss(module: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean loss per level, in nats."""
-    codes, lengths = batch.inputs
-    return _losses(module, codes, lengths).sum() / int(lengths.sum())
+def level_logits(module: nn.Module, codes: Tensor, lengths: Tensor) -> Tensor:
+    """Return the logits (b, t, levels) of every level given those before it."""
+    logits: Tensor = module(F.pad(codes, (1, -1), value=_begin(module)))
+    return logits

@@ -1,4 +1,4 @@
-"""What the estimators on sets share: the border, the scale of the features, and evaluation."""
+"""What the estimators on sets share: the validation of inputs, the scale of the features, and evaluation."""
 
 from __future__ import annotations
 

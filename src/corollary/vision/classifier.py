@@ -61,7 +61,7 @@ class AuxiliaryCrossEntropy(CrossEntropy):
 
 
 class BaseImageEstimator(GradientTrained):
-    """What the estimators on images share: the border, the standardisation and the net."""
+    """What the estimators on images share: the validation of inputs, the standardisation and the net."""
 
     input = "image"
     _nets: ClassVar[set[str]]
