@@ -127,7 +127,7 @@ def test_collapse_is_seen():
     X = ring()
     model = GAN(training=Training(epochs=1), **SMALL)
     model._check(X, reset=True)
-    measure = model._collapse(model._scale(X), None)
+    measure = model._collapse(TensorBatches(model._scale(X)))
     point = model._scaling.forward(torch.from_numpy(X[:1]))[0]
 
     class Stuck(nn.Module):

@@ -238,8 +238,8 @@ def test_a_stream_that_knows_its_position_goes_on_there(table, tmp_path):
 
     resumed = _killed_and_resumed(fit, tmp_path / "r")
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
-    # 13 batches of 16 an epoch: the cut came behind the seventh batch of the second
-    assert streams[1].walked == [200, 200 - 7 * 16, 200]
+    # Counted, looked at for the hash, then on: 13 batches of 16 an epoch, cut behind the seventh of the second.
+    assert streams[1].walked == [200, 1, 200 - 7 * 16, 200]
 
 
 def test_stream_errors(table):
