@@ -359,7 +359,7 @@ def augment(
     """
     if padding and crop is None:
         crop = tuple(images.shape[-2:])
-    moves = {"flip": flip, "vertical_flip": vertical_flip, "shift": shift}
+    moves: dict[str, Any] = {"flip": flip, "vertical_flip": vertical_flip, "shift": shift}
     wanted = {
         "resize": resize,
         "rotate": rotate,

@@ -130,8 +130,10 @@ def _frame(dataset: Dataset) -> Any:
 
     if hasattr(dataset.X, "columns"):
         return dataset.X
-    named = dataset.kind == "table" and dataset.feature_names and not hasattr(dataset.X, "tocsr")
-    return pd.DataFrame(dataset.X, columns=[*dataset.feature_names]) if named else None
+    names = dataset.feature_names
+    if dataset.kind != "table" or not names or hasattr(dataset.X, "tocsr"):
+        return None
+    return pd.DataFrame(dataset.X, columns=[*names])
 
 
 def _with_target(dataset: Dataset, frame: Any) -> Any:

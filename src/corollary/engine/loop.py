@@ -174,7 +174,7 @@ class Signals:
         self.run = run
         self.around = around  # those of the fit that this one is a part of
         self.interrupted = ""  # "Ctrl-C" or "SIGTERM"
-        self.deadline = math.inf if around is None else around.deadline
+        self.deadline: float = math.inf if around is None else around.deadline
         self.checkpoint_due = math.inf
 
     def heard(self) -> str:

@@ -40,10 +40,14 @@ class Rule:
     """One update of the players from a batch."""
 
     saved: ClassVar[tuple[str, ...]] = ()
-    waiting = False  # whether the last batch has moved nothing yet
 
     def __init__(self, **options: Any) -> None:
         self.options = options
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the last batch has moved nothing yet."""
+        return False
 
     def begin(self, learner: Any) -> None:
         """Prepare an epoch."""
@@ -100,7 +104,7 @@ class Accumulating(Rule):
 
     @property
     def waiting(self) -> bool:
-        """Whether there are gradients that have moved nothing yet."""
+        """Whether gradients still wait for others before they move anything."""
         return self.count > 0
 
 
