@@ -72,9 +72,9 @@ from corollary.embeddings.skipgram import SkipGram as SkipGram
 from corollary.engine.curriculum import Curriculum as Curriculum
 from corollary.engine.dropout import monte_carlo_dropout as monte_carlo_dropout
 from corollary.engine.loop import EarlyStopping as EarlyStopping
+from corollary.engine.noise import InputNoise as InputNoise
 from corollary.engine.regularisers import L1 as L1
 from corollary.engine.regularisers import ClipNorm as ClipNorm
-from corollary.engine.regularisers import InputNoise as InputNoise
 from corollary.engine.regularisers import LabelSmoothing as LabelSmoothing
 from corollary.engine.regularisers import NormBall as NormBall
 from corollary.engine.regularisers import WeightDecay as WeightDecay
