@@ -448,3 +448,20 @@ def test_one_series_alone_is_a_list_of_one():
         ValueError, match="a table of shape .*; got an array with dim 3, shape .*For images use"
     ):
         corollary.PCA(1).fit(np.zeros((5, 4, 4)))
+
+
+def test_few_sequences_are_read_more_often():
+    """600 updates or so, in batches that are small where there is little to learn from."""
+    plans = {n: SequenceClassifier()._plan(n) for n in (50, 270, 3000)}
+    assert [(plan.batch_size, plan.epochs) for plan in plans.values()] == [(8, 86), (16, 36), (32, 30)]
+    assert SequenceClassifier(training=Training(epochs=3))._plan(50).epochs == 3
+
+
+def test_the_mean_beside_the_last_state():
+    for cell, pooling in (("gru", "last"), ("lru", "last"), ("tcn", "both")):
+        assert SequenceClassifier(cell)._pooled() == pooling
+    assert SequenceClassifier("tcn", pooling="max")._pooled() == "max"
+    h, lengths = torch.randn(3, 5, 4), torch.tensor([5, 2, 1])
+    wanted = torch.stack([torch.cat([x[n - 1], x[:n].mean(0)]) for x, n in zip(h, lengths)])
+    torch.testing.assert_close(pool(h, lengths, "both"), wanted)
+    torch.testing.assert_close(pool(h, None, "both")[0], wanted[0])

@@ -7,9 +7,11 @@ import onnxruntime
 import pytest
 import torch
 
+import corollary
 from corollary import DeepSetsClassifier, DeepSetsRegressor, PointNet, PointNetSegmenter, Training
 from corollary.nn.deep_sets import DeepSets, EquivariantLinear, set_pool
 from corollary.sets.deep_sets import relative
+from corollary.sets.places import what_to_see
 from corollary.sets.pointnet import PointNetwork
 
 torch.set_num_threads(1)
@@ -247,3 +249,57 @@ def test_shapes_anywhere_and_of_any_size_are_told_apart():
     assert torch.allclose(relative(x, None), moved) and torch.isfinite(relative(x[:, :1], None)).all()
     padded = torch.cat([x, torch.full((2, 4, 3), 9.0)], 1)
     assert torch.allclose(relative(padded, torch.tensor([20, 20]))[:, :20], relative(x, None))
+
+
+def clouds(n=120, moved=True):
+    """Noisy points on a ball or in a box, anywhere and of any size."""
+    rng = np.random.default_rng(0)
+    y, X = np.arange(n) % 2, []
+    for kind in y:
+        x = rng.normal(size=(30, 3))
+        x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind else rng.uniform(-0.9, 0.9, (30, 3))
+        X.append(x * rng.uniform(0.2, 5) + 20 * rng.normal(size=3) if moved else x)
+    return X, y
+
+
+def test_place_and_size_are_left_out_where_they_are_noise(tmp_path):
+    X, y = clouds()
+    rng = np.random.default_rng(0)
+    assert what_to_see(X, y) == "relative"
+    assert what_to_see(clouds(moved=False)[0], y) == "both"  # nothing is moved: as they are is as good
+    assert what_to_see([x + 30 * k for x, k in zip(X, y)], y) == "both"  # where they lie says what they are
+    assert what_to_see(X, np.array([x.mean() for x in X])) == "both"
+    assert what_to_see(X, rng.normal(size=len(X))) == "relative"
+    assert what_to_see(X, np.eye(2)[y]) == "relative"  # shares of classes
+    assert what_to_see(X[:10], y[:10]) == what_to_see([x[:1] for x in X], y) == "both"  # too few to ask
+    model = DeepSetsClassifier((16,), training=Training(3), random_state=0).fit(X, y)
+    far = [100 * x + 1000 for x in X]
+    np.testing.assert_allclose(model.predict_proba(far), model.predict_proba(X), atol=1e-6)
+    again = corollary.load(model.save(tmp_path / "model.safetensors"))
+    assert again.seen_ == "relative" and again.mean_size_ == 30
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(("flag", "seen"), [(True, "both"), (False, "absolute"), ("only", "relative")])
+def test_how_elements_are_seen_can_be_said(flag, seen):
+    X, y = clouds(40)
+    model = DeepSetsClassifier((8,), relative=flag, training=Training(1), random_state=0).fit(X, y)
+    assert model.seen_ == seen
+    assert model.module_.net.phi[0].in_features == (6 if seen == "both" else 3)
+
+
+def test_moved_clouds_are_told_apart_by_default():
+    """Guessing would be right for half of them; as they are, elements say nothing."""
+    X, y = clouds(240)
+    assert DeepSetsClassifier(random_state=0).fit(X[:160], y[:160]).score(X[160:], y[160:]) > 0.9
+
+
+def test_sums_are_divided_by_the_usual_size():
+    torch.manual_seed(0)
+    net = DeepSets(3, 2, (8,), size=5.0)
+    plain = DeepSets(3, 2, (8,))
+    plain.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        plain.rho[0].weight /= 5.0
+    x = torch.randn(2, 5, 3)
+    torch.testing.assert_close(net(x), plain(x))

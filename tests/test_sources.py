@@ -367,3 +367,19 @@ def test_a_parquet_folder_takes_a_quarter_of_its_size_at_most(tmp_path):
         table = pa.table({f"f{j}": column for j in range(100)})
         pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=5000, compression="none")
     _fits_in_a_quarter(tmp_path, "mlp")
+
+
+def test_images_of_other_depths_keep_their_brightness(tmp_path):
+    """White is white in 8 bits and in 16, whichever comes first; written into the other type as they are, values wrap."""
+    from PIL import Image
+
+    for name, deep in (("first8", False), ("first16", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for i, sixteen in enumerate((deep, not deep)):
+            values = np.array([[0, 65535], [32896, 257]], np.uint16)
+            Image.fromarray(values if sixteen else (values // 257).astype(np.uint8)).save(folder / f"{i}.png")
+        source = ImageFolder(folder)
+        assert source.dtype == (np.uint16 if deep else np.uint8)
+        found = source[:] / np.iinfo(source.dtype).max
+        np.testing.assert_allclose(found[0], found[1], atol=1e-9)

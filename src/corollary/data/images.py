@@ -27,6 +27,7 @@ from corollary.data.limits import allow, current
 __all__ = [
     "SUFFIXES",
     "fitted_to",
+    "in_depth",
     "joined",
     "levels_of",
     "open_picture",
@@ -132,12 +133,21 @@ def joined(
 def _one_depth(decoded: list[np.ndarray]) -> list[np.ndarray]:
     """Return images of one type: beside deeper ones, 8 bits are spread over all 16."""
     types = {image.dtype for image in decoded}
-    if len(types) == 1:
-        return decoded
-    if types == {np.dtype(np.uint8), np.dtype(np.uint16)}:
-        return [i if i.dtype == np.uint16 else i.astype(np.uint16) * np.uint16(257) for i in decoded]
+    deepest = np.uint16 if types <= {np.dtype(np.uint8), np.dtype(np.uint16)} else np.float32
+    return decoded if len(types) == 1 else [in_depth(image, np.dtype(deepest)) for image in decoded]
+
+
+def in_depth(image: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an image in another type, white as white.
+
+    >>> in_depth(np.array([[0, 255]], np.uint8), np.dtype(np.uint16)).tolist()
+    [[0, 65535]]
+    """
+    if image.dtype == dtype:
+        return image
     full = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
-    return [(i / full.get(i.dtype, 1)).astype(np.float32) for i in decoded]
+    values = image / full.get(image.dtype, 1) * full.get(dtype, 1)
+    return (np.round(values) if dtype.kind == "u" else values).astype(dtype)
 
 
 def _luminance(image: np.ndarray) -> np.ndarray:

@@ -460,7 +460,7 @@ class ImageFolder(_OneByOne):
             yield f"{file.name} {len(content)};".encode() + content
 
     def _one(self, row: int) -> np.ndarray:
-        from corollary.data.images import fitted_to, picture
+        from corollary.data.images import fitted_to, in_depth, picture
 
         raw, name = self.files[row].read_bytes(), self.files[row].name
         image = fitted_to(raw, name, self.size) if self.crop and self.size else picture(raw, name)
@@ -469,6 +469,7 @@ class ImageFolder(_OneByOne):
 
             height, width = self.size
             image = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR))
+        image = in_depth(image, getattr(self, "dtype", image.dtype))  # of the first one
         if image.ndim == 2:
             return np.repeat(image[None], self.channels, axis=0)
         return np.moveaxis(image, 2, 0)[: self.channels]

@@ -70,12 +70,14 @@ class DeepSets(nn.Module):
         Widths of elements and output.
     hidden_layer_sizes : sequence of int
         Widths of phi, eq. 1, or of the equivariant layers; rho has one hidden layer of the last width.
-    pooling : {"sum", "mean", "max"}
-        How elements are joined. Sums can count; means and maxima cannot.
+    pooling : {"sum", "mean", "max", "both"}
+        How elements are joined. Sums can count; means and maxima cannot. "both" gives rho the sum and the maximum.
     equivariant : bool
         Whether there is one output per element, by layers as in eq. 2.
     dropout : float
         Share of activations dropped in rho while training.
+    size : float
+        What sums are divided by before rho reads them: the usual number of elements keeps them in range, and they still count.
 
     References
     ----------
@@ -99,9 +101,11 @@ class DeepSets(nn.Module):
         pooling: str = "sum",
         equivariant: bool = False,
         dropout: float = 0.0,
+        size: float = 1.0,
     ) -> None:
         super().__init__()
         self.pooling, self.equivariant = pooling, equivariant
+        self.scale = 1 / size if pooling in ("sum", "both") else 1.0
         widths = [n_in, *hidden_layer_sizes]
         pairs = list(zip(widths[:-1], widths[1:]))
         if equivariant:
@@ -112,7 +116,10 @@ class DeepSets(nn.Module):
         self.phi = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
         last = widths[-1]
         self.rho = nn.Sequential(
-            nn.Linear(last, last), nn.ReLU(), nn.Dropout(dropout), nn.Linear(last, n_out)
+            nn.Linear(last * (1 + (pooling == "both")), last),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(last, n_out),
         )
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -123,4 +130,9 @@ class DeepSets(nn.Module):
             return x
         for i, layer in enumerate(self.phi):
             x = layer(torch.relu(x) if i else x)
-        return self.rho(set_pool(torch.relu(x) if self.pooling != "sum" else x, lengths, self.pooling))
+        found = []
+        if self.pooling in ("sum", "both"):  # a linear end can count up and down
+            found.append(self.scale * set_pool(x, lengths, "sum"))
+        if self.pooling != "sum":
+            found.append(set_pool(torch.relu(x), lengths, "max" if self.pooling == "both" else self.pooling))
+        return self.rho(torch.cat(found, 1) if len(found) > 1 else found[0])

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from corollary.base import Data
+from corollary.engine.budget import Budget
 from corollary.engine.ragged import RaggedBatches
 from corollary.gradient import GradientClassifier
 from corollary.sequences.common import BaseSequenceNetwork
@@ -23,7 +24,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
 
     Takes a list of integer sequences ``(t,)``, of vector sequences ``(t, d)``, of strings (read character by
     character) or of lists of words; a character or word that ``fit`` has not seen counts as unknown. Vectors are
-    standardised by the training data.
+    standardised by the training data; batch size and epochs follow from their number (:mod:`corollary.engine.budget`).
 
     Parameters
     ----------
@@ -38,8 +39,9 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         Whether to read from both ends.
     embedding_dimension : int, default=32
         Width of the embedding of integers, characters and words.
-    pooling : {"last", "mean", "max"}, default="last"
-        How the states become one vector.
+    pooling : {"auto", "last", "mean", "max", "both"}, default="auto"
+        How the states become one vector; "both" are the last and the mean. "auto" takes the last state, which remembers the
+        sequence, and both of "tcn", which remembers nothing.
     dropout : float, default=0.0
         Share of activations dropped at random while training; more regularises more.
     truncation : int, optional
@@ -90,9 +92,10 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     """
 
     _several_labels = True
+    _budget = Budget(600, batch_sizes=(8, 32), epochs=(30, 100))
     _parameter_constraints = {
         **BaseSequenceNetwork._parameter_constraints,
-        "pooling": [StrOptions(set(POOLINGS))],
+        "pooling": [StrOptions({"auto", *POOLINGS})],
         "class_weight": [None, dict, StrOptions({"balanced"})],
     }
 
@@ -104,7 +107,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
         n_layers=None,
         bidirectional=False,
         embedding_dimension=32,
-        pooling="last",
+        pooling="auto",
         dropout=0.0,
         truncation=None,
         class_weight=None,
@@ -126,6 +129,11 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     def _measure(self, data: Data) -> None:
         super()._measure(data)
         self.n_outputs_ = len(self.classes_)
+
+    def _pooled(self) -> str:
+        if self.pooling != "auto":
+            return str(self.pooling)
+        return "both" if self.cell == "tcn" else "last"
 
     def _batches(self, data: Data) -> RaggedBatches:
         return RaggedBatches(self._ragged(data.X), *self._supervision(data))

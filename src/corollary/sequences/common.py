@@ -163,12 +163,16 @@ class BaseSequenceNetwork(BaseSequence):
             dropout=self.dropout,
             truncation=self.truncation,
             embedding_dimension=getattr(self, "embedding_dimension", None) if codes else None,
-            pooling=getattr(self, "pooling", None),
+            pooling=self._pooled(),
         ).to(getattr(torch, self.dtype_))
         if not codes:
             network.inputs.mean.copy_(torch.as_tensor(self.feature_mean_))
             network.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return network
+
+    def _pooled(self) -> str | None:
+        """Return how the states become one vector; None keeps one output per step."""
+        return None
 
     def _depth(self, lengths: list[int]) -> int:
         """Return the usual depth; of a temporal convolution, one that sees all of nearly every sequence."""

@@ -29,7 +29,7 @@ __all__ = ["CELLS", "POOLINGS", "SequenceEncoder", "SequenceNetwork", "Standardi
 
 RECURRENT = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 CELLS = (*RECURRENT, "lru", "tcn")
-POOLINGS = ("last", "mean", "max")
+POOLINGS = ("last", "mean", "max", "both")
 
 
 def reverse_padded(x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -45,8 +45,11 @@ def reverse_padded(x: Tensor, lengths: Tensor | None) -> Tensor:
 def pool(h: Tensor, lengths: Tensor | None, how: str, backward: int = 0) -> Tensor:
     """Return one vector (b, d) for each sequence of states (b, t, d).
 
-    ``"last"`` takes the last step, and the first for the trailing ``backward`` features, which ran the other way.
+    ``"last"`` takes the last step, and the first for the trailing ``backward`` features, which ran the other way; ``"both"``
+    puts the mean beside it.
     """
+    if how == "both":
+        return torch.cat([pool(h, lengths, "last", backward), pool(h, lengths, "mean")], 1)
     mask = None if lengths is None else padding_mask(lengths, h.shape[1], h.device)[..., None]
     if how == "mean":
         return h.mean(1) if mask is None else (h * mask).sum(1) / mask.sum(1).clamp_min(1).to(h.dtype)
@@ -186,7 +189,7 @@ class SequenceNetwork(nn.Module):
         As in :class:`SequenceEncoder`.
     embedding_dimension : int, optional
         Width that codes are embedded in; ``None`` for vectors, which are standardised instead.
-    pooling : {"last", "mean", "max"} or None
+    pooling : {"last", "mean", "max", "both"} or None
         How states become one vector; ``None`` keeps one output per step.
     """
 
@@ -220,7 +223,7 @@ class SequenceNetwork(nn.Module):
             truncation=truncation,
         )
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(self.encoder.n_out, n_out)
+        self.head = nn.Linear(self.encoder.n_out * (1 + (pooling == "both")), n_out)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return (b, n_out), or (b, t, n_out) without pooling; no lengths mean that all are full."""

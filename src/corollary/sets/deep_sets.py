@@ -1,8 +1,9 @@
 r"""Classes and numbers of sets.
 
-:math:`f(X) = \rho(\sum_{x \in X} \phi(x))` with two small networks, :class:`corollary.nn.DeepSets`, on features
-standardised over all sets and, beside them, within each set; a set's result does not depend on the order of its elements,
-nor on what it is batched with.
+:math:`f(X) = \rho(\sum_{x \in X} \phi(x) / \bar m,\; \max_{x \in X} \mathrm{ReLU}(\phi(x)))` with two small networks,
+:class:`corollary.nn.DeepSets`, and the usual size :math:`\bar m` of a set; a set's result does not depend on the order of its
+elements, nor on what it is batched with. Elements are seen as they are, standardised over all sets, and relative to their set:
+minus its mean, divided by its spread (:mod:`corollary.sets.places` says when only that).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from corollary.losses import REGRESSION
 from corollary.nn.deep_sets import POOLINGS, DeepSets, set_pool
 from corollary.sequences.network import Standardise
 from corollary.sets.common import BaseSets
+from corollary.sets.places import what_to_see
+from corollary.shapes import Number, Text
 
 __all__ = ["DeepSetsClassifier", "DeepSetsRegressor"]
 
@@ -36,25 +39,30 @@ def relative(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 class _Scaled(nn.Module):
-    """Standardise elements, by all sets and by their own if asked, then read the set."""
+    """Standardise elements, by all sets or by their own or both, then read the set."""
 
-    def __init__(self, net: DeepSets, width: int, both: bool) -> None:
+    def __init__(self, net: DeepSets, width: int, seen: str) -> None:
         super().__init__()
         self.inputs = Standardise(width)
-        self.both = both
+        self.seen = seen
         self.net = net
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         h = self.inputs(x)
-        return self.net(torch.cat([h, relative(h, lengths)], 2) if self.both else h, lengths)
+        views = {"absolute": h} if self.seen == "absolute" else {"relative": relative(h, lengths)}
+        if self.seen == "both":
+            views = {"absolute": h, **views}
+        return self.net(torch.cat([*views.values()], 2), lengths)
 
 
 class _BaseDeepSets(BaseSets):
     _checks = {"min_size": 0}
+    _fitted = {"seen_": Text(("absolute", "relative", "both")), "mean_size_": Number(1)}
+    _start = (*BaseSets._start, "seen_", "mean_size_")
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
-        "pooling": [StrOptions(set(POOLINGS))],
-        "relative": ["boolean"],
+        "pooling": [StrOptions({*POOLINGS, "both"})],
+        "relative": ["boolean", StrOptions({"auto", "only"})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
     }
@@ -63,8 +71,8 @@ class _BaseDeepSets(BaseSets):
         self,
         hidden_layer_sizes=(64, 64),
         *,
-        pooling="sum",
-        relative=True,
+        pooling="both",
+        relative="auto",
         dropout=0.0,
         training=None,
         random_state=None,
@@ -88,15 +96,23 @@ class _BaseDeepSets(BaseSets):
             )
         d = self.n_features_in_
         net = DeepSets(
-            d * (1 + self.relative), self.n_outputs_, sizes, pooling=self.pooling, dropout=self.dropout
+            d * (1 + (self.seen_ == "both")),
+            self.n_outputs_,
+            sizes,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            size=self.mean_size_,
         )
-        module = _Scaled(net, d, self.relative).to(getattr(torch, self.dtype_))
+        module = _Scaled(net, d, self.seen_).to(getattr(torch, self.dtype_))
         module.inputs.mean.copy_(torch.as_tensor(self.feature_mean_))
         module.inputs.scale.copy_(torch.as_tensor(self.feature_scale_))
         return module
 
     def _measure(self, data: Data) -> None:
         self._scale(data.X)
+        self.mean_size_ = max(1.0, float(np.mean([len(part) for part in data.X])))
+        self.seen_ = {True: "both", False: "absolute", "only": "relative", "auto": ""}[self.relative]
+        self.seen_ = self.seen_ or what_to_see(data.X, data.y)
 
     def _batches(self, data: Data) -> RaggedBatches:
         return RaggedBatches(self._ragged(data.X), *self._supervision(data))
@@ -109,11 +125,12 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
     ----------
     hidden_layer_sizes : sequence of int, default=(64, 64)
         Widths of the network that reads each element. Wider and deeper fit more.
-    pooling : {"sum", "mean", "max"}, default="sum"
-        How elements are joined. Sums can count; means and maxima cannot.
-    relative : bool, default=True
-        Whether an element is described twice: as it is, and relative to its set, minus the set's mean and divided by its
-        spread. Shapes anywhere and of any size are then alike.
+    pooling : {"both", "sum", "mean", "max"}, default="both"
+        How elements are joined. Sums can count, maxima see outlines; "both" are the two beside each other.
+    relative : {"auto", "only"} or bool, default="auto"
+        Whether an element is described relative to its set, minus the set's mean and divided by its spread, so that shapes
+        anywhere and of any size are alike: beside what it is (True), or instead ("only"). "auto" is True, and "only"
+        where sets are moved or scaled and the targets do not depend on it (:mod:`corollary.sets.places`).
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
     class_weight : dict or "balanced", optional
@@ -131,6 +148,10 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
         The trained network; called with padded sets and sizes it gives logits.
     n_features_in_ : int
         Width of an element.
+    seen_ : {"absolute", "relative", "both"}
+        How elements are described.
+    mean_size_ : float
+        What sums are divided by.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -163,8 +184,8 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
         self,
         hidden_layer_sizes=(64, 64),
         *,
-        pooling="sum",
-        relative=True,
+        pooling="both",
+        relative="auto",
         dropout=0.0,
         class_weight=None,
         training=None,
@@ -195,11 +216,12 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
     ----------
     hidden_layer_sizes : sequence of int, default=(64, 64)
         Widths of the network that reads each element. Wider and deeper fit more.
-    pooling : {"sum", "mean", "max"}, default="sum"
-        How elements are joined. Sums can count; means and maxima cannot.
-    relative : bool, default=True
-        Whether an element is described twice: as it is, and relative to its set, minus the set's mean and divided by its
-        spread. Shapes anywhere and of any size are then alike.
+    pooling : {"both", "sum", "mean", "max"}, default="both"
+        How elements are joined. Sums can count, maxima see outlines; "both" are the two beside each other.
+    relative : {"auto", "only"} or bool, default="auto"
+        Whether an element is described relative to its set, minus the set's mean and divided by its spread, so that shapes
+        anywhere and of any size are alike: beside what it is (True), or instead ("only"). "auto" is True, and "only"
+        where sets are moved or scaled and the targets do not depend on it (:mod:`corollary.sets.places`).
     dropout : float, default=0.0
         Share of activations dropped after pooling while training; more regularises more.
     loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
@@ -220,6 +242,10 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         What turns its output into targets.
     n_features_in_ : int
         Width of an element.
+    seen_ : {"absolute", "relative", "both"}
+        How elements are described.
+    mean_size_ : float
+        What sums are divided by.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -249,8 +275,8 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
         self,
         hidden_layer_sizes=(64, 64),
         *,
-        pooling="sum",
-        relative=True,
+        pooling="both",
+        relative="auto",
         dropout=0.0,
         loss="squared",
         quantile=0.5,

@@ -15,6 +15,7 @@ _WHERE = {
     "ImageClassifier": "classifier",
     "LeNet5": "lenet",
     "ResNet": "resnet",
+    "SegFormer": "segformer",
     "Segmenter": "segmenter",
     "UNet": "unet",
     "VGG": "vgg",

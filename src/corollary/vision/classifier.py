@@ -34,7 +34,7 @@ from corollary.nn.pretrained import fill_pretrained
 from corollary.shapes import Array, Count, Dtype, List, Maybe, Plain
 from corollary.vision.net import Standardise, pair
 from corollary.vision.nets import CLASSIFIERS, build, named
-from corollary.vision.pretrained import place_weights, read_classifier, width_of
+from corollary.vision.pretrained import place_weights, read_checkpoint, width_of
 from corollary.vision.views import flips_of_labels, shift_of, some_of
 
 __all__ = ["ImageClassifier"]
@@ -131,9 +131,30 @@ class BaseImageEstimator(GradientTrained):
         first.scale.copy_(as_tensor(self.channel_scale_).reshape(1, -1, 1, 1))
         if hasattr(self, "pretrained_"):
             inside = {name[2:]: weight for name, weight in self.pretrained_.items() if name.startswith("1.")}
-            place_weights(net, inside, type(self).__name__)
+            known = getattr(self, "tuning_", {}).get("classes")
+            place_weights(net, inside, type(self).__name__, new_head=known != self.classes_.tolist())
         module = nn.Sequential(first, net)
         return module.to(getattr(torch, self.dtype_)).to(memory_format=torch.channels_last)
+
+    @classmethod
+    def _from_checkpoint(cls, source: Any, image_size: Any, params: dict[str, Any]) -> Any:
+        """Return an estimator with the weights of a model of transformers, fitted if they have a head."""
+        read = read_checkpoint(source, cls.__name__, cls._nets)
+        model = cls(read["net"], options=read["options"], **params)
+        sides = read["shape"][1:] if image_size is None else pair(image_size)
+        model.image_shape_, model.dtype_ = (read["shape"][0], *sides), "float32"
+        model.channel_mean_, model.channel_scale_ = read["mean"], read["scale"]
+        model.history_, model.n_iter_ = [], 0
+        if any(name.startswith("head.") for name in read["weights"]):
+            model.classes_ = np.array(read["classes"])
+            with seeded(0):
+                sized(model._module, read["weights"], cls.__name__)
+                module = model._module()
+            fill_pretrained(module[1], read["weights"], cls.__name__)
+            model.module_ = module.eval()
+        else:
+            model.pretrained_ = {f"1.{name}": weight for name, weight in read["weights"].items()}
+        return model
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
         like = next(self.module_.parameters())
@@ -280,22 +301,7 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
             Its classes are the checkpoint's labels. A bare model has none: it is to be fitted first, which starts from
             its weights, as :meth:`fine_tune` does.
         """
-        read = read_classifier(source, cls.__name__)
-        model = cls(read["net"], options=read["options"], **params)
-        sides = read["shape"][1:] if image_size is None else pair(image_size)
-        model.image_shape_, model.dtype_ = (read["shape"][0], *sides), "float32"
-        model.channel_mean_, model.channel_scale_ = read["mean"], read["scale"]
-        model.history_, model.n_iter_ = [], 0
-        if any(name.startswith("head.") for name in read["weights"]):
-            model.classes_ = np.array(read["classes"])
-            with seeded(0):
-                sized(model._module, read["weights"], cls.__name__)
-                module = model._module()
-            fill_pretrained(module[1], read["weights"], cls.__name__)
-            model.module_ = module.eval()
-        else:
-            model.pretrained_ = {f"1.{name}": weight for name, weight in read["weights"].items()}
-        return model
+        return cls._from_checkpoint(source, image_size, params)
 
 
 def _channels(X: Any) -> tuple[np.ndarray, np.ndarray]:

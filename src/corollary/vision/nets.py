@@ -24,6 +24,8 @@ NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lenet5": ("lenet", "LeNet5", {}),
     "resnet": ("resnet", "ResNet", {"depth": "by size"}),
     **{f"resnet{d}": ("resnet", "ResNet", {"depth": d}) for d in (18, 34, 50, 101, 152)},
+    "segformer": ("segformer", "SegFormer", {}),
+    **{f"segformer-b{i}": ("segformer", "SegFormer", {"layout": f"b{i}"}) for i in range(6)},
     "unet": ("unet", "UNet", {}),
     "vgg": ("vgg", "VGG", {"depth": 11}),
     **{f"vgg{d}": ("vgg", "VGG", {"depth": d}) for d in (11, 13, 16, 19)},
@@ -31,8 +33,8 @@ NETS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{f"vit-{s}": ("vit", "ViT", {"preset": s}) for s in ("nano", "tiny", "small", "base", "large")},
 }
 BY_SIZE: dict[str, Any] = {"DenseNet": ((6, 6, 6), 121), "ResNet": ((1, 1, 1, 1), 18)}
-CLASSIFIERS = {name for name in NETS if name != "unet"}
-SEGMENTERS = {"unet"}
+SEGMENTERS = {name for name in NETS if NETS[name][0] in ("segformer", "unet")}
+CLASSIFIERS = set(NETS) - SEGMENTERS
 
 
 def named(net: Any, known: set[str], owner: str) -> str:

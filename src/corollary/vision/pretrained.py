@@ -1,4 +1,4 @@
-"""Images classified from weights that others have trained: a checkpoint of transformers as an estimator."""
+"""Images classified, and segmented, from weights that others have trained: a checkpoint of transformers as an estimator."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from corollary.errors import unknown, value
 from corollary.nn.pretrained import read_json, read_pretrained
-from corollary.vision import resnet, vit
+from corollary.vision import resnet, segformer, vit
 
-__all__ = ["KINDS", "place_weights", "read_classifier", "width_of"]
+__all__ = ["KINDS", "place_weights", "read_checkpoint", "width_of"]
 
-KINDS = {"resnet": resnet, "vit": vit}
+KINDS: dict[str, Any] = {"resnet": resnet, "segformer": segformer, "vit": vit}
 
 
-def read_classifier(source: Any, owner: str) -> dict[str, Any]:
+def read_checkpoint(source: Any, owner: str, nets: set[str]) -> dict[str, Any]:
     """Return what a checkpoint says: the kind of net, its arguments, its weights, classes, sides and standardisation."""
-    kind = _kind(source, owner)
+    kind = _kind(source, owner, sorted(KINDS.keys() & nets))
     config, weights = read_pretrained(source, kind, owner, KINDS[kind].DEFAULTS)
     channels = config["num_channels"]
     path = Path(source) / "preprocessor_config.json" if isinstance(source, str | os.PathLike) else None
@@ -41,15 +41,15 @@ def read_classifier(source: Any, owner: str) -> dict[str, Any]:
     }
 
 
-def _kind(source: Any, owner: str) -> str:
+def _kind(source: Any, owner: str, known: list[str]) -> str:
     if hasattr(source, "config"):
         said = source.config.to_dict().get("model_type")
     else:
         path = Path(source) / "config.json" if isinstance(source, str | os.PathLike) else None
-        said = read_json(path, owner).get("model_type") if path is not None and path.is_file() else "vit"
-    if said not in KINDS:
+        said = read_json(path, owner).get("model_type") if path is not None and path.is_file() else known[-1]
+    if said not in known:
         raise unknown(
-            owner, "pre-trained net", str(said), KINDS, "Other nets are trained from the start, with fit."
+            owner, "pre-trained net", str(said), known, "Other nets are trained from the start, with fit."
         )
     return str(said)
 
@@ -78,15 +78,20 @@ def _standardisation(said: dict[str, Any], channels: int, owner: str) -> tuple[n
 
 
 def width_of(weights: dict[str, Tensor]) -> int:
-    """Return the width of the tokens, or of the last maps, of pre-trained weights."""
-    tokens = [weight.shape[-1] for name, weight in weights.items() if name.endswith("class_token")]
+    """Return the width of the tokens (of the last stage), or of the last maps, of pre-trained weights."""
+    tokens = [weight.shape[0] for name, weight in weights.items() if name.endswith("patches.weight")]
     return int(max(tokens or (weight.shape[0] for weight in weights.values() if weight.ndim == 4)))
 
 
-def place_weights(net: nn.Module, weights: dict[str, Tensor], owner: str) -> None:
-    """Put pre-trained weights into a net with another head; positions are interpolated to another number of patches."""
+def place_weights(net: nn.Module, weights: dict[str, Tensor], owner: str, new_head: bool = True) -> None:
+    """Put pre-trained weights into a net, usually with another head; positions are interpolated to other numbers of patches."""
     have = net.state_dict()
-    kept = {name: weight for name, weight in weights.items() if not name.startswith("head.")}
+    shapes = {name: weight.shape for name, weight in have.items()}
+    kept = {
+        name: weight
+        for name, weight in weights.items()
+        if not name.startswith("head.") or (not new_head and shapes.get(name) == weight.shape)
+    }
     if "positions" in kept and kept["positions"].shape != have["positions"].shape:
         kept["positions"] = _interpolated(kept["positions"], net)
     wrong = [name for name in kept if name not in have or have[name].shape != kept[name].shape]

@@ -47,15 +47,18 @@ def intersection_over_union(y_true: Any, y_pred: Any, classes: Any) -> np.ndarra
 
 
 class Segmenter(BaseImageEstimator):
-    """Find the class of every pixel with a U-Net.
+    """Find the class of every pixel with a U-Net, or with a SegFormer that others have trained.
+
+    Batch size and epochs follow from the number of images (:mod:`corollary.engine.budget`), and other views of images and
+    masks are shown, moved by some pixels and mirrored where no class keeps to one side (:mod:`corollary.vision.views`).
 
     Parameters
     ----------
-    net : {"unet"}, default="unet"
-        The net.
+    net : {"unet", "segformer"}, default="unet"
+        The net. "segformer" (-b0 to -b5) needs many images, or weights to start from (:meth:`from_transformers`).
     width : int, optional
-        Channels of the first level. Wider fit more, and cost with the square. By default 64, and 16 for images
-        up to 64 pixels.
+        Channels of the first level (of a SegFormer's decoder). Wider fit more, and cost with the square. By default 64, and
+        16 for images up to 64 pixels.
     options : dict, optional
         Further arguments of the net's class, such as ``{"depth": 3}``.
     class_weight : dict or "balanced", optional
@@ -73,6 +76,9 @@ class Segmenter(BaseImageEstimator):
         Standardisation and net; takes pixels in [0, 1], returns logits (n, n_classes, h, w).
     image_shape_ : (int, int, int)
         Channels, height and width.
+    augment_ : dict
+        Which other views the net was shown, as options of :func:`corollary.data.augment.augment`. Not there if
+        ``Training(augment=)`` was given; ``augment=0`` shows none.
     channel_mean_, channel_scale_ : ndarray of shape (channels,)
         What the images are standardised with.
     n_iter_ : int
@@ -190,6 +196,30 @@ class Segmenter(BaseImageEstimator):
         """Return the most probable label of every pixel: (n, h, w)."""
         best = self._logits(self._query(X), lambda x: self.module_(x).argmax(1))
         return _like(X, self.classes_[best])
+
+    @classmethod
+    def from_transformers(
+        cls, source: Any, *, image_size: int | tuple[int, int] | None = None, **params: Any
+    ) -> Segmenter:
+        """Return a segmenter with the weights of a SegFormer of the package transformers.
+
+        Parameters
+        ----------
+        source : model, or path
+            A ``SegformerForSemanticSegmentation``, or a directory as ``save_pretrained`` writes it; nothing is downloaded.
+            Its ``preprocessor_config.json``, if there is one, says how pixels are standardised.
+        image_size : int or (int, int), optional
+            The sides of the images; by default those that the configuration or the preprocessing says, or 224.
+        **params
+            ``training``, ``random_state`` and ``class_weight`` of the segmenter.
+
+        Returns
+        -------
+        Segmenter
+            Its classes are the checkpoint's labels. A model without a decoder has none: it is to be fitted first, which
+            starts from its weights, as :meth:`fine_tune` does.
+        """
+        return cls._from_checkpoint(source, image_size, params)
 
     def score(self, X, y=None):
         """Return the mean intersection over union of the classes, eq. 1."""

@@ -28,6 +28,7 @@ __all__ = ["flips_of_labels", "flips_of_masks", "shift_of"]
 FLIPS = {"flip": -1, "vertical_flip": -2}  # and the axis that each turns
 MOST = 600  # images that are asked
 FILTERS, SIDE, CELLS = 64, 32, 3  # random filters, the largest side they see, and cells along it
+CHUNK = 64  # images that are filtered at a time
 RIDGE = 0.1
 
 
@@ -83,9 +84,12 @@ def _patches(x: Tensor, rng: np.random.Generator) -> Tensor:
 
 def _features(x: Tensor, filters: Tensor) -> Tensor:
     """Return how often each filter answers, either way, in each of a few cells."""
-    z = F.conv2d(x, filters, stride=2 if min(x.shape[2:]) >= 16 else 1)
-    z = torch.cat([F.relu(z - 0.5), F.relu(-z - 0.5)], 1)
-    return F.adaptive_avg_pool2d(z, CELLS).flatten(1)
+    found = []
+    for part in x.split(CHUNK):
+        z = F.conv2d(part, filters, stride=2 if min(x.shape[2:]) >= 16 else 1)
+        cells = [F.adaptive_avg_pool2d(F.relu(sign * z - 0.5), CELLS) for sign in (1, -1)]
+        found.append(torch.cat(cells, 1).flatten(1))
+    return torch.cat(found)
 
 
 def _right(seen: list[Tensor], y: Tensor, n_classes: int) -> list[np.ndarray]:
