@@ -13,7 +13,7 @@ import torch
 
 from corollary.diagnose.baselines import Baselines, baselines, problem
 from corollary.diagnose.lab import Lab
-from corollary.diagnose.objectives import quality
+from corollary.diagnose.objectives import labels_of, quality
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
 from corollary.diagnose.subject import Subject, main_output, quiet
@@ -151,6 +151,18 @@ class Exam:
                 found[f"{name} score"], found[f"{name} chance"] = quality(main_output(out), target, s.task)
                 found[f"{name} loss"] = float(s.criterion(out, target))
         return found
+
+    @cached_property
+    def balanced(self) -> float:
+        """The model's mean recall over classes, on validation rows if there are any."""
+        s = self.subject
+        samples = s.valid if s.valid is not None else s.train
+        with torch.no_grad(), quiet(s.net):
+            z = main_output(s.call(s.net.eval(), samples))
+        keep = samples.counted
+        z, y = (z[keep], samples.y[keep]) if samples.whole else (z, samples.y)
+        said, true, _ = labels_of(z, y, s.task)
+        return float(np.mean([(said[true == k] == k).mean() for k in np.unique(true)]))
 
     @property
     def score(self) -> float:

@@ -116,8 +116,10 @@ class Reader:
         return np.concatenate(parts, 1) if parts else np.zeros((len(rows), 1), np.float32)
 
     def without_place(self, samples: Samples, rows: np.ndarray, column: int) -> np.ndarray | None:
-        """Return the table of texts without the words at one place, where a column is about a place; None otherwise."""
+        """Return the table of texts or sequences without one place, where a column is about a place; None otherwise."""
         given = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor)]
+        if len(given) == 1 and given[0].ndim == 3:
+            return self._without_step(given[0][torch.as_tensor(rows).to(given[0].device)], column)
         if len(given) != 1 or given[0].ndim != 2 or given[0].is_floating_point() or not self._are_words(0):
             return None
         words = self._vocabulary(0)
@@ -125,6 +127,22 @@ class Reader:
         if place < 0 or given[0].shape[1] > PLACES:
             return None
         return tokens(np.delete(given[0].cpu().numpy()[rows], place, axis=1), words)
+
+    def _without_step(self, t: Tensor, column: int) -> np.ndarray | None:
+        """The same for sequences: their statistics hold every step too."""
+        x = self._steps(t)
+        _, steps, width = x.shape
+        if steps * width > WIDE or steps < 3:
+            return None
+        beyond = column - steps * width
+        if beyond < 0:
+            step = column // width
+        elif 4 * width <= beyond < 6 * width:  # the first and the last step, among the statistics
+            step = 0 if beyond < 5 * width else steps - 1
+        else:
+            return None
+        x = np.delete(x, step, axis=1)
+        return np.concatenate([x.reshape(len(x), -1), statistics(x)], 1)
 
     def _columns(self, i: int, t: Tensor) -> np.ndarray:
         if t.ndim == 2 and not t.is_floating_point() and t.shape[1] > 1 and self._are_words(i):
