@@ -399,6 +399,10 @@ def _shape_votes(
             votes[small] = min(votes.get(small, -1), 0.0) if odd.get(small, 0) < 0.5 else votes.get(small, -1)
         elif state.moved < 0.1 and stuck and gains.get(small, 0) > 0.05:
             votes[small] = max(votes.get(small, -1), 1.0)
+        if (
+            state.moved < 0.01 and stuck and odd.get(small, 0) > 0.9
+        ):  # a hundredth of the weights, at a rate far too low
+            votes[small] = max(votes.get(small, -1), 1.0)
     wild = rise > 1.5 or ups > 0.08
     if large in votes:
         if wild and not fine and odd.get(large, 0) > -1.0 and gains[large] > 0.05:
