@@ -9,13 +9,15 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import corollary
 from corollary import catalog, compare, data
 from corollary.cli.using import predict_with
-from corollary.comparison import TASKS, task_of
+from corollary.comparison import TASKS, Chosen, foreign, task_of, trials
 from corollary.comparison.board import on_the_same_parts
 from corollary.comparison.measures import calibration_error
 from corollary.comparison.statistics import differ, interval
@@ -282,17 +284,89 @@ def test_the_best_model_takes_data_as_they_were_given_and_is_saved(tmp_path):
     assert pd.read_csv(tmp_path / "out.csv")["prediction"].tolist() == said.tolist()
 
 
-def test_a_saved_scikit_learn_model_says_the_same(tmp_path):
-    from skops import io
+@pytest.mark.parametrize(
+    "model",
+    [
+        HistGradientBoostingClassifier(max_iter=5),
+        RandomForestClassifier(5, max_depth=3, random_state=0),
+        make_pipeline(data.encoder(), LogisticRegression()),
+    ],
+)
+def test_a_saved_scikit_learn_model_says_the_same(tmp_path, run, model):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(50, 20, 120), "colour": rng.choice(["red", "blue"], 120)})
+    frame["day"] = (pd.Timestamp("2024-03-01") + pd.to_timedelta(np.arange(120), unit="D")).strftime(
+        "%d.%m.%Y"
+    )
+    frame["kind"] = np.where((frame["size"] > 50) ^ (frame["colour"] == "red"), "big", "small")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    best = compare(tmp_path / "t.csv", target="kind", systems=[model], splits=1, rivals="none").best
+    best.save(tmp_path / "run")
+    frame.iloc[::-7].assign(other=1).to_csv(tmp_path / "new.csv", index=False)
+    said = best.predict_proba(tmp_path / "new.csv")
+    again = Chosen.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict_proba(tmp_path / "new.csv"), said)
+    code, out, err = run("predict", "run", "--data", "new.csv", "--out", "out.csv")
+    assert code == 0 and "18 rows of prediction, p(big), p(small) in out.csv" in out, err
+    found = pd.read_csv(tmp_path / "out.csv")
+    np.testing.assert_allclose(found[["p(big)", "p(small)"]], said)
+    code, _, err = run("attack", "run", "--data", "new.csv")
+    assert (
+        code == 2 and "this command takes a model of the library; got" in err and "corollary predict" in err
+    )
 
-    board = compare("iris", systems=[HistGradientBoostingClassifier(max_iter=5)], splits=2, rivals="none")
-    iris, file = data.load("iris"), board.best.save(tmp_path / "run") / "model.skops"
-    trees = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
-    assert io.get_untrusted_types(file=file) == [trees]
-    loaded = io.load(file, trusted=[trees])
-    np.testing.assert_array_equal(loaded.predict(iris.X), board.best.predict(iris.X))
-    with pytest.raises(ValueError, match="predict takes a model of the library; got one of scikit-learn"):
-        predict_with(tmp_path / "run", "iris", tmp_path / "out.csv", None, None)
+
+def test_what_a_file_of_skops_may_hold(tmp_path, run):
+    board = compare("iris", systems=[FunctionOfMine()], splits=1, rivals="none")
+    board.best.save(tmp_path / "run")
+    code, _, err = run("predict", "run", "--data", "iris", "--out", "out.csv")
+    kind = "test_comparison.FunctionOfMine"
+    assert code == 2 and f"only types that are known to do no harm; got {kind}" in err.replace("tests.", "")
+    name = f"{FunctionOfMine.__module__}.FunctionOfMine"
+    assert f"--trust {name}" in err
+    assert run("predict", "run", "--data", "iris", "--out", "out.csv", "--trust", name)[0] == 0
+    (tmp_path / "run" / "model.skops").write_bytes(b"no zip")
+    code, _, err = run("predict", "run", "--data", "iris", "--out", "out.csv")
+    assert code == 2 and "model.skops must be a whole file of skops" in err
+
+
+class FunctionOfMine(DummyClassifier):
+    """A class that skops does not know."""
+
+
+@pytest.mark.parametrize("field, value", [("left", 10**6), ("left", 0), ("feature_idx", 99)])
+def test_trees_of_a_file_do_not_lead_astray(field, value):
+    X, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    model = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5).fit(X, y)
+    foreign.check_trees([model])
+    nodes = model._predictors[1][0].nodes
+    nodes[field][0] = value
+    with pytest.raises(ValueError, match="the nodes of a tree must lie in it"):
+        foreign.check_trees({"a": (model,)})
+
+
+def test_forests_of_a_file_do_not_lead_astray():
+    X, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    forest = RandomForestClassifier(3, random_state=0).fit(X, y)
+    foreign.check_trees(forest)
+    forest.estimators_[2].tree_.children_right[0] = 10**6
+    with pytest.raises(ValueError, match="a child outside of its tree"):
+        foreign.check_trees(forest)
+    forest.estimators_[0].n_features_in_ = 2
+    with pytest.raises(ValueError, match="of 3 features"):
+        foreign.check_trees(forest)
+
+
+def test_a_density_of_a_board_is_used_from_its_directory(tmp_path, run):
+    board = compare("iris", task="density", systems=["gaussian-mixture"], splits=1)
+    best = board.fit("gaussian-mixture").save(tmp_path / "mixture")
+    board.fit("histograms").save(tmp_path / "histograms")
+    board.fit("sk-kernel").save(tmp_path / "kernel")
+    for name in ("mixture", "histograms", "kernel"):
+        code, out, err = run("predict", name, "--data", "iris", "--out", "p.csv")
+        assert code == 0 and "150 rows of log_prob" in out, err
+    code, out, err = run("sample", str(best), "--out", "s.csv", "-n", "5", "--seed", "3")
+    assert code == 0 and pd.read_csv(tmp_path / "s.csv").shape == (5, 4), err
 
 
 def test_no_file_holds_a_pickle(tmp_path, monkeypatch):
@@ -305,10 +379,23 @@ def test_no_file_holds_a_pickle(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+class Interrupted(DummyClassifier):
+    """Ctrl-C comes while it is fitted."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_board_shows_what_was_done():
+    board = compare("iris", systems=[DummyClassifier(), Interrupted()], splits=2, rivals="none")
+    assert board.interrupted and board.rows[0]["score"] > 0.3 and board.rows[1]["error"] == "not tried"
+    assert board.notes == ["Interrupted: the board shows what was done by then."]
+    with pytest.raises(KeyboardInterrupt):
+        compare("iris", systems=[Interrupted()], splits=1, rivals="none")
+
+
 def test_search_says_where_it_can_be():
-    with pytest.raises(
-        ValueError, match="is for classification, regression, density on.*got clustering on data"
-    ):
+    with pytest.raises(ValueError, match="is for completion, classification.*got clustering on data"):
         compare("iris", task="clustering", search=5)
     few = compare("iris", systems=[DummyClassifier()], splits=1, rivals="none", search=2, test=0.5)
     assert not any("searched" in note for note in few.notes)
@@ -341,6 +428,33 @@ def test_search_beats_a_bad_default():
     )
     assert searched.rows[0]["score"] < plain.rows[0]["score"] - 0.1
     assert isinstance(searched.best.model, HistGradientBoostingClassifier)
+
+
+def test_search_of_ratings_and_series():
+    rng = np.random.default_rng(0)
+    R = 3 + np.outer(rng.normal(size=40), rng.normal(size=30))
+    ratings = sparse.csr_matrix(np.where(rng.random(R.shape) < 0.5, R, 0))
+    plain, searched = (
+        compare(ratings, systems=[corollary.ALS(1, regularization=1e4)], splits=1, rivals="none", search=n)
+        for n in (0, 6)
+    )
+    assert searched.rows[0]["score"] < plain.rows[0]["score"] - 0.2
+    assert searched.best.model.regularization < 2
+    t = np.arange(80.0)
+    series = data.load([np.sin(t / 3) + i for i in range(3)], kind="sequence")
+    small = corollary.SequenceForecaster(width=4, training=corollary.Training(epochs=2), random_state=0)
+    board = compare(series, task="forecasting", systems=[small], splits=1, search=3)
+    assert not [row["error"] for row in board.rows if row["error"]]
+
+
+def test_a_search_ends_in_the_time_of_one_fit(monkeypatch):
+    """Fits that take all the time there is: the search gives up, and what was there is fitted."""
+    monkeypatch.setattr(trials, "GRACE", 100)  # on a busy machine too
+    rng = np.random.default_rng(0)
+    table = data.load(rng.normal(size=(200, 3)), y=rng.integers(0, 2, 200))
+    slow = corollary.MLPClassifier((64,), training=corollary.Training(epochs=10**6), random_state=0)
+    board = compare(table, systems=[slow], splits=1, rivals="none", search=30, time_limit=1.0)
+    assert board.rows[0]["score"] is not None, board.rows[0]["error"]
 
 
 # --- tasks -----------------------------------------------------------------------------------------------

@@ -639,7 +639,7 @@ def test_a_target_beside_data_in_memory():
         (np.ones((2, 3)), {"target": "y"}, ValueError, "no columns to take a target from"),
         (np.ones(3), {}, ValueError, "rows and columns"),
         ([[1, 2], [3]], {}, ValueError, "one length; got different lengths"),
-        (np.array([["a", "b"]]), {}, TypeError, "a table must hold real numbers"),
+        (np.array([[1j, 2.0]]), {}, TypeError, "a table must hold real numbers"),
         ("no-such-file.csv", {}, FileNotFoundError, "a path that exists; got 'no-such-file.csv'"),
         ("minst", {}, FileNotFoundError, "Data sets with a name like it: 'mnist'"),
         (Dataset(np.ones((2, 2)), name="mine"), {"target": "a"}, ValueError, "'mine' brings its own target"),

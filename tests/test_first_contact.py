@@ -239,3 +239,117 @@ def test_reports_show_the_coefficients_of_linear_models():
     assert heading == "Coefficients" and table.headings == ("column", *map(str, model.classes_))
     assert table.rows[0][0] == found.feature_names[int(np.abs(model.coef_).max(0).argmax())]
     assert not list(coefficients(corollary.MLPClassifier(), found))
+
+
+# --- files and frames as people have them ----------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::corollary.errors.CorollaryWarning")
+def test_units_brackets_and_months_of_other_languages():
+    frame = pd.DataFrame(
+        {
+            "weight": [f"{v} kg" for v in range(60, 84)],
+            "profit": [f"(${v}.50)" if v % 2 else f"${v}.50" for v in range(24)],
+            "booked": [f"{v},50-" if v % 2 else f"{v},50" for v in range(24)],
+            "le": [
+                f"{v % 27 + 1} {m} 2024" for v, m in enumerate(["janvier", "février", "août", "déc."] * 6)
+            ],
+            "am": [
+                f"{v % 27 + 1}. {m} 2024" for v, m in enumerate(["März", "Mai", "Oktober", "Dezember"] * 6)
+            ],
+            "dia": [f"{v % 27 + 1} de {m} de 2024" for v, m in enumerate(["enero", "agosto"] * 12)],
+            "when": [20240101 + v for v in range(24)],
+            "room": [f"{v}{'AB'[v % 2]}" for v in range(24)],
+        }
+    )
+    found = data.load(frame)
+    assert found.X["weight"].tolist() == list(range(60, 84))
+    assert found.extra["columns"]["weight"] == {"kind": "number", "unit": "kg"}
+    assert found.X["profit"].tolist()[:4] == [0.5, -1.5, 2.5, -3.5]
+    assert found.X["booked"].tolist()[:4] == [0.5, -1.5, 2.5, -3.5]
+    assert found.X["le"].dt.month.tolist()[:4] == [1, 2, 8, 12] and found.X["le"].notna().all()
+    assert found.X["am"].dt.month.tolist()[:4] == [3, 5, 10, 12] and found.X["dia"].dt.month.tolist()[:2] == [
+        1,
+        8,
+    ]
+    assert found.X["when"].dt.day.tolist() == list(range(1, 25))
+    assert found.X["room"].tolist() == frame["room"].tolist()  # no one unit: a category
+    made = corollary.PCA(2).fit(found)
+    np.testing.assert_array_equal(made.transform(frame), made.transform(found))
+
+
+def test_comments_above_a_table(tmp_path):
+    (tmp_path / "log.dat").write_text("# made by a logger\n# t temp\n 0.5 20.1\n 1.0 20.3\n")
+    found = data.load(tmp_path / "log.dat")
+    assert found.feature_names == ["t", "temp"] and found.X.tolist() == [[0.5, 20.1], [1.0, 20.3]]
+    (tmp_path / "a.csv").write_text("#id,kind\n1,a\n2,b\n")
+    assert data.load(tmp_path / "a.csv").feature_names == ["id", "kind"]
+    (tmp_path / "b.csv").write_text("# of 2024, by hand\nx,y,z\n1,2,3\n4,5,6\n")
+    assert data.load(tmp_path / "b.csv").X.shape == (2, 3)
+
+
+def test_sheets_with_titles_and_two_rows_of_names(tmp_path):
+    numbers = np.arange(20.0).reshape(5, 4)
+    rows = [
+        ["Lab 2024", *[None] * 4],
+        [None] * 5,
+        ["blood", None, "urine", None, "of"],
+        ["Na", "K", "pH", "Na", "group"],
+    ]
+    rows += [[*row, "ab"[i % 2]] for i, row in enumerate(numbers)]
+    with pd.ExcelWriter(tmp_path / "lab.xlsx") as book:
+        pd.DataFrame([[None, *row] for row in rows]).to_excel(
+            book, sheet_name="data", header=False, index=False
+        )
+        pd.DataFrame([[1]]).to_excel(book, sheet_name="notes", header=False, index=False)
+    with pytest.warns(CorollaryWarning, match="read sheet 'data' of lab.xlsx; not read: 'notes'"):
+        found = data.load(tmp_path / "lab.xlsx")
+    assert found.feature_names == ["blood Na", "blood K", "urine pH", "urine Na", "of group"]
+    np.testing.assert_array_equal(found.X.iloc[:, :4].to_numpy(float), numbers)
+    pd.DataFrame([["a", "b"], ["x", "y"], ["z", "x"], ["y", "z"]]).to_excel(
+        tmp_path / "words.xlsx", header=False, index=False
+    )
+    assert data.load(tmp_path / "words.xlsx").X.shape == (3, 2)  # words below words: one row of names
+
+
+def test_columns_by_name_records_and_rows_in_memory():
+    columns = {"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]}
+    records = [{"size": s, "colour": c} for s, c in zip(*columns.values())]
+    for given in (columns, records):
+        found = data.load(given, target="colour")
+        assert found.X.tolist() == [[1.0], [2.0], [3.0]] and found.y.tolist() == columns["colour"]
+    rows = [[1.0, "red"], [2.0, "blue"]]
+    for given in (rows, np.array(rows, dtype=object)):
+        found = data.load(given)
+        assert found.feature_names == ["x0", "x1"] and found.X["x0"].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="columns must have one length"):
+        data.load({"a": [1, 2], "b": [1]})
+
+
+def test_frames_with_columns_of_one_name_and_with_levels():
+    frame = pd.DataFrame([[1, 2, "a"], [3, 4, "b"]], columns=["x", "x", "y"])
+    assert list(data.load(frame).feature_names) == ["x", "x.1", "y"]
+    frame.columns = pd.MultiIndex.from_tuples([("blood", "Na"), ("blood", "K"), ("who", "")])
+    assert list(data.load(frame).feature_names)[:2] == ["blood Na", "blood K"]
+
+
+def test_what_is_infinite_is_a_gap(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "a,b,y\n" + "".join(f"{i},k{i % 2},{i * i % 17}\n" for i in range(30)) + "inf,k1,inf\n"
+    )
+    with pytest.warns(CorollaryWarning, match="left out 1 of 31 rows of t without a value of 'y': 31"):
+        data.load(tmp_path / "t.csv", target="y")
+    found = data.load(tmp_path / "t.csv")
+    model = corollary.PCA(1).fit(found)
+    assert model.columns_[0]["name"] == "a" and np.isfinite(model.transform(found)).all()
+
+
+@pytest.mark.parametrize("last", ["7, 8", "?, 8", " -,8", "7,n/a", ",8", "7,eight"])
+def test_numbers_only_at_the_head_of_a_file(tmp_path, last):
+    """A file that begins like one of numbers is read quickly, and as any other if it goes on otherwise."""
+    (tmp_path / "t.csv").write_text("a,b\n" + "1.5,2\n" * 3000 + last + "\n")
+    found = data.load(tmp_path / "t.csv")
+    end = found.X.iloc[-1] if hasattr(found.X, "iloc") else pd.Series(found.X[-1])
+    wanted = [field.strip() for field in last.split(",")]
+    for value, text in zip(end, wanted):
+        assert pd.isna(value) if text in ("?", "-", "n/a", "") else str(value).removesuffix(".0") == text

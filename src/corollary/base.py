@@ -383,7 +383,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return X, y
         uses = {"classifier": "classes", "regressor": "numbers"}
         target = next((uses[role] for role in roles(type(self)) if role in uses), None)
-        self.columns_, X = fit_columns(X, names, to_numpy(y), target, known, gaps)
+        self.columns_, X = fit_columns(X, names, to_numpy(y), target, known, gaps, self._takes_sparse())
         if note := left_out(self.columns_, type(self).__name__):
             warnings.warn(note, errors.CorollaryWarning, stacklevel=5)
         return X, y
@@ -401,18 +401,21 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Dataset):
             X = self._given(X, getattr(self, "reading_", None))
             if columns is not None:
-                return as_columns(X, columns, type(self).__name__).X
+                return as_columns(X, columns, type(self).__name__, sparse=self._takes_sparse()).X
             X = X.X
         elif self.input == "table":
             frame = frame_of(X)
         if frame is not None and columns is not None:
-            return numbers_of(frame, columns, type(self).__name__)
+            return numbers_of(frame, columns, type(self).__name__, sparse=self._takes_sparse())
         if frame is not None and is_mixed(frame, gaps=True):
             strange = next(c for c, dtype in frame.dtypes.items() if not is_numeric(dtype))
             do = "Fit on a frame with that column, or leave it out."
             must = "X must hold numbers, as in the fit"
             raise errors.value(type(self).__name__, must, f"column {str(strange)!r} of other values", do)
         return X
+
+    def _takes_sparse(self) -> bool:
+        return bool(self._checks.get("accept_sparse", False))
 
     def _counted(self, X: Any) -> Any:
         """Return a list of texts given to a model of tables as a data set, which becomes counts of words."""
@@ -496,7 +499,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.input == "table"
         tags.input_tags.string = self.input == "text"
-        tags.input_tags.sparse = bool(self._checks.get("accept_sparse", False))
+        tags.input_tags.sparse = self._takes_sparse()
         tags.input_tags.allow_nan = self._checks.get("ensure_all_finite") == "allow-nan"
         tags.non_deterministic = False
         return tags

@@ -27,7 +27,7 @@ def main() -> None:
     except Exception as error:
         code = _explain(error)
     if code == 130:  # typer makes that of Ctrl-C; a fit that ended politely has said so itself
-        sys.stderr.write(INTERRUPTED)
+        sys.stderr.write(INTERRUPTED if "fit" in sys.argv[1:2] else "Interrupted.\n")
     sys.exit(code)
 
 

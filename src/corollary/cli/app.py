@@ -204,11 +204,14 @@ def predict(
     kind: Kind = None,
     target: Target = None,
     columns: ColumnKinds = None,
+    trust: Annotated[
+        list[str] | None, typer.Option(help="A type that a scikit-learn model of your own may hold.")
+    ] = None,
 ) -> None:
     """Give new data to a fitted model: predictions, codes, recalled patterns or continuations."""
     from corollary.cli.using import predict_with
 
-    say(predict_with(run, source, out, kind, target, columns))
+    say(predict_with(run, source, out, kind, target, columns, trust))
 
 
 @app.command()
@@ -349,7 +352,8 @@ def compare(
         "total_time": total_time,
         "n_jobs": jobs,
     }
-    leaderboard(source, kind, target, out, as_json, options)
+    board = leaderboard(source, kind, target, out, as_json, options)
+    sys.exit(130 if board.interrupted else 0)
 
 
 @app.command()

@@ -30,7 +30,6 @@ STYLE = """
 body { max-width: 70rem } nav { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; margin: 1rem 0 }
 nav a { color: #2563eb; text-decoration: none } section { border-top: 1px solid #e4e7eb; margin-top: 2.2rem }
 .big { font-size: 2rem; font-weight: 650; color: #2563eb; margin: .2rem 0 } .row { display: flex; flex-wrap: wrap; gap: 1.6rem }
-.board td, .board th { font-size: .86rem; padding-right: .7rem }
 """
 
 Part = tuple[str, str]  # title, HTML
@@ -117,7 +116,7 @@ def _wrong_cases(board: Any, path: Path) -> Part:
     from corollary import data
     from corollary.comparison.trials import fit, prepare
     from corollary.reporting.pages import section_html
-    from corollary.reporting.predictions import classified
+    from corollary.reporting.predictions import cell, classified
 
     name = board.ranked[0]["system"]
     say(f"3. Where {name} goes wrong.\n")
@@ -131,7 +130,8 @@ def _wrong_cases(board: Any, path: Path) -> Part:
     raw = held.X.iloc if hasattr(held.X, "iloc") else None
     worst, _ = found.get("Worst cases", (None, None))
     if worst is not None and raw is not None:  # as they stand in the file
-        rows = [(*row[:4], *map(str, raw[row[0]].tolist())) for row in list(worst.rows)[:8]]
+        index = held.X.index
+        rows = [(int(index[row[0]]) + 1, *row[1:4], *map(cell, raw[row[0]])) for row in list(worst.rows)[:8]]
         found["Worst cases"] = (
             worst._replace(headings=(*worst.headings[:4], *held.X.columns), rows=rows),
             None,

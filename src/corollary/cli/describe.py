@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from shlex import quote
 from typing import Any
 
 from corollary.catalog import Entry
@@ -45,7 +46,7 @@ def describe_columns(dataset: Any, target: str | None = None) -> list[dict[str, 
         values = _series(frame.iloc[:, i] if frame is not None else dataset.X[:, i])
         done = _what_is_done(how, dataset.extra.get("columns", {}).get(how["name"], {}))
         if how["name"] == guess:
-            done += f"; probably the target: --target {guess}"
+            done += f"; probably the target: --target {quote(guess)}"
         facts = (how["name"], how["kind"], int(values.isna().sum()), int(values.nunique()), done)
         rows.append(dict(zip(COLUMN_FACTS, facts)))
     if dataset.y is not None and target is not None:
@@ -68,6 +69,7 @@ def _what_is_done(how: dict[str, Any], read: dict[str, Any]) -> str:
         return f"left out ({how['why']})"
     if how["kind"] == "number":
         signs = ["decimal comma"] if how.get("decimal") == "," else []
+        signs += [f"in {how['unit']}"] if how.get("unit") else []
         signs += [f"{', '.join(map(repr, read['gaps']))} as gaps"] if read.get("gaps") else []
         signs += [f"gaps filled with {how['fill']:.4g} and marked"] if "missing" in how else []
         signs += ["standardised"] if "mean" in how else []

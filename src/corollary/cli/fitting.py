@@ -8,6 +8,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from corollary.data.detect import KINDS_OF_COLUMN
 from corollary.data.tables import guess_target
 from corollary.engine.loop import STOPS, OutOfTime, time_box
 from corollary.io import write_text
+from corollary.roles import roles
 
 __all__ = ["fit_system", "parse_columns", "parse_settings"]
 
@@ -110,8 +112,7 @@ def fit_system(
     for text in dict.fromkeys(str(w.message) for w in kinds if w.category is not errors.FitStopped):
         note(text)
     if hasattr(model, "columns_"):
-        reading = {"columns": model.columns_}
-        kept, held = (part and as_input(part, "table", entry.name, reading) for part in (kept, held))
+        kept, held = (part and _as_fitted(part, model) for part in (kept, held))
     _remember(directory, kept)
     limit = 0.0 if model.stopped_ in ("Ctrl-C", "SIGTERM") else run.time_limit  # who interrupts wants an end
     measured = _measured(model, held, entry, _time_left(limit, begin))
@@ -136,6 +137,17 @@ def _fit(model: Any, kept: Any) -> None:
             model.fit(kept.X, kept.y) if kept.y is not None else model.fit(kept.X)
     except errors.OtherFit as error:
         raise errors.OtherFit(str(error).replace("resume=True", "--resume")) from None
+
+
+def _as_fitted(dataset: Any, model: Any) -> Any:
+    """Return a table as numbers, as the fit read it, with its frame in ``extra["given"]`` for the report."""
+    from corollary.data.convert import as_input
+
+    taught = {"classifier", "regressor"} & {*roles(type(model))}
+    sparse = bool(taught) and bool(model._checks.get("accept_sparse", False))
+    found = as_input(dataset, "table", type(model).__name__, {"columns": model.columns_}, sparse=sparse)
+    given = {"given": dataset.X} if hasattr(dataset.X, "iloc") else {}
+    return replace(found, extra={**found.extra, **given})
 
 
 def _time_left(limit: float | None, begin: float) -> float | None:
@@ -172,7 +184,7 @@ def _check_target(entry: Entry, dataset: Any, source: str) -> None:
         names = [str(name) for name in dataset.feature_names or ()]
         guess = guess_target(dataset) if dataset.kind == "table" else None
         shown = f" Columns: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}." if names else ""
-        do = f"Add --target {guess or 'NAME'}.{shown}"
+        do = f"Add --target {quote(guess) if guess else 'NAME'}.{shown}"
     raise errors.value(entry.name, "fit needs a target to learn from", f"{source} without one", do)
 
 

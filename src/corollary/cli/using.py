@@ -14,7 +14,7 @@ from corollary import errors
 from corollary.catalog import entries
 from corollary.cli.console import note
 from corollary.cli.fitting import parse_columns
-from corollary.data.columns import LEFT_OUT
+from corollary.data.columns import LEFT_OUT, plain_columns
 from corollary.data.dataset import Dataset
 from corollary.engine.directory import busy
 from corollary.engine.loop import STOPS
@@ -27,12 +27,10 @@ def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
     from corollary import io
 
     path = run / "model.safetensors" if run.is_dir() else run
-    if not path.exists() and (run / "model.skops").exists():
-        must, do = (
-            "predict takes a model of the library",
-            "Load it in Python: skops.io.load(PATH, trusted=[…]).",
-        )
-        raise errors.value("run", must, f"one of scikit-learn in {str(run / 'model.skops')!r}", do)
+    if _of_a_board(run):
+        name = _beside(run, "config.json").get("model")
+        do = "`corollary predict` takes it, and so does corollary.comparison.Chosen.load in Python."
+        raise errors.value("run", "this command takes a model of the library", f"{name} in {str(run)!r}", do)
     if not path.exists() and (run / "checkpoints").is_dir():
         do = "The `corollary fit` command that began it, with --resume, goes on."
         raise errors.value("run", f"{str(run)!r} must hold a model", "an unfinished fit", do)
@@ -43,6 +41,11 @@ def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
             f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`."
         )
     return io.load(path), _beside(run, "config.json")
+
+
+def _of_a_board(run: Path) -> bool:
+    """Whether a run holds what only a board writes: a model of scikit-learn's, or a density of data as given."""
+    return any((run / name).exists() for name in ("model.skops", "density.safetensors"))
 
 
 def _beside(run: Path, name: str) -> dict[str, Any]:
@@ -85,9 +88,12 @@ def read_for(
     reading = {**getattr(model, "reading_", {}), **_beside(run, "reading.json")}
     if hasattr(model, "columns_"):
         reading["columns"] = model.columns_
+    elif "columns" in reading:
+        reading["columns"] = plain_columns(reading["columns"])
     _compare_told(parse_columns(columns or []), reading.get("columns", ()))
     given = data.load(source, kind, target, reading=reading)
-    return given, as_input(given, model.input, type(model).__name__, reading, model.also), reading
+    sparse = bool(getattr(model, "_checks", {}).get("accept_sparse", False))
+    return given, as_input(given, model.input, type(model).__name__, reading, model.also, sparse), reading
 
 
 def predict_with(
@@ -97,21 +103,48 @@ def predict_with(
     kind: str | None,
     target: str | None,
     columns: list[str] | None = None,
+    trusted: list[str] | None = None,
 ) -> str:
     """Give data to a fitted model, write what it makes of them, and return a line that says so."""
-    from corollary.roletable import entries_of
-
-    model, config = open_run(run)
-    given, dataset, reading = read_for(model, config, run, source, kind, target, columns)
+    _check_suffix(out)
+    if _of_a_board(run):
+        model, given, dataset, reading, table = _from_board(run, source, kind, target, columns, trusted or [])
+    else:
+        model, config = open_run(run)
+        given, dataset, reading = read_for(model, config, run, source, kind, target, columns)
+        table = _table_of(model)
     if getattr(model, "role", "") == "segmenter" and out.suffix in ("", ".png"):
         return _write_pictures(model, given, dataset, out)
-    table = next((role.columns for role in entries_of(type(model)) if role.columns is not None), None)
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
     names, columns, array = table(model, dataset)
     names, columns = _marked(names, columns, given, reading)
     write_columns(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
+
+
+def _from_board(
+    run: Path, source: str, kind: str | None, target: str | None, columns: Any, trusted: list[str]
+) -> tuple[Any, Dataset, Dataset, dict[str, Any], Any]:
+    """Return a model that a board saved, the data as read and as it takes them, the reading, and what makes its table."""
+    from corollary import data
+    from corollary.comparison.chosen import Chosen
+
+    chosen = Chosen.load(run, trusted)
+    reading = chosen.reader.reading
+    _compare_told(parse_columns(columns or []), reading.get("columns", ()))
+    given = data.load(source, kind or chosen.kind, target, reading=reading)
+    return chosen.model, given, chosen.reader(given), reading, _table_of(chosen.model, chosen.task)
+
+
+def _table_of(model: Any, task: str = "") -> Any:
+    """Return what makes the columns that are written: by the roles of a model, its task on a board, or its methods."""
+    from corollary.roletable import ROLES, TASKS, entries_of
+
+    played = [*entries_of(type(model)), *([ROLES[TASKS[task].role]] if task in TASKS else [])]
+    found = next((role.columns for role in played if role.columns is not None), None)
+    able = {"score_samples": density_columns, "transform": code_columns}
+    return found or next((table for method, table in able.items() if hasattr(model, method)), None)
 
 
 def _write_pictures(model: Any, given: Dataset, dataset: Dataset, out: Path) -> str:
@@ -262,10 +295,18 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
     """Draw from a generator or a language model, write the draws, and return a line that says so."""
     from corollary.roletable import entries_of
 
-    model, config = open_run(run)
-    if seed is not None and "random_state" in model.get_params():
-        model.set_params(random_state=seed)
-    draw = next((role.draw for role in entries_of(type(model)) if role.draw is not None), None)
+    _check_suffix(out)
+    if (run / "density.safetensors").exists():
+        from corollary.comparison.densities import DensityOfData
+
+        model, config = DensityOfData.load(run / "density.safetensors"), _beside(run, "config.json")
+        draw: Any = DensityOfData.sample
+    else:
+        model, config = open_run(run)
+        draw = next((role.draw for role in entries_of(type(model)) if role.draw is not None), None)
+    for part in (model, getattr(model, "model_", None)):
+        if seed is not None and part is not None and "random_state" in part.get_params():
+            part.set_params(random_state=seed)
     if draw is None:
         able = [entry.name for entry in entries(role="generator")]
         raise errors.value(
@@ -328,10 +369,15 @@ def write_columns(path: Path, names: list[str], columns: list[Any], array: Any =
     elif path.suffix == ".npz":
         np.savez(path, **{"X": array} if array is not None else dict(zip(names, columns)))
     else:
+        _check_suffix(path, ("", ".png"))
+
+
+def _check_suffix(path: Path, no: tuple[str, ...] = ()) -> None:
+    """Raise, before anything is computed, if results cannot be written into such a file."""
+    if path.suffix not in (".csv", ".json", ".npy", ".npz", ".txt", ".png", "") or path.suffix in (*no,):
         do = "A model of masks also writes .png, or pictures into a folder."
-        raise errors.value(
-            "--out", "the file must end in .csv, .json, .npy, .npz or .txt", repr(path.suffix), do
-        )
+        must = "the file must end in .csv, .json, .npy, .npz or .txt"
+        raise errors.value("--out", must, repr(path.suffix), do)
 
 
 def list_runs(directory: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,9 @@ from corollary.comparison.statistics import differ, interval
 from corollary.comparison.trials import Trial
 from corollary.data.dataset import Dataset
 
-__all__ = ["Leaderboard", "board_of"]
+__all__ = ["INTERRUPTED", "Leaderboard", "board_of"]
+
+INTERRUPTED = "Interrupted: the board shows what was done by then."
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Leaderboard:
     def ranked(self) -> list[dict[str, Any]]:
         """The rows that have a score."""
         return [row for row in self.rows if row["score"] is not None]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the comparison before all was tried."""
+        return INTERRUPTED in self.notes
 
     @property
     def baseline(self) -> dict[str, Any] | None:
@@ -176,7 +183,7 @@ class Leaderboard:
             lines.append(
                 f"<tr{kind}><td>{mark}</td>{name}<td class=soft>{label}</td>{body}<td>{row['seconds']:.1f}</td></tr>"
             )
-        return f"<table class=board>{''.join(lines)}</table>"
+        return f"<div class=wide><table class=board>{''.join(lines)}</table></div>"
 
     def plot(self) -> Any:
         """Return the means with their intervals, and a line at the best baseline."""
@@ -294,7 +301,7 @@ def _row(rival: Rival, trials: list[Trial], metric: str, ratio: float) -> dict[s
     names = list(dict.fromkeys(name for trial in good for name in trial.scores))
     splits = {m: {t.part: t.scores[m] for t in good if m in t.scores} for m in names}
     spread = {m: interval([*splits[m].values()], ratio) for m in names}
-    bad = next((trial.error for trial in trials if trial.error), "" if good else "not tried: the time was up")
+    bad = next((trial.error for trial in trials if trial.error), "" if good else "not tried")
     row: dict[str, Any] = {"system": rival.id, "name": rival.name, "group": rival.group}
     row["scores"] = {m: float(np.mean([*splits[m].values()])) for m in names}
     row["widths"] = {m: spread[m][0] for m in names}

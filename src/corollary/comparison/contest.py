@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from corollary import data, errors
-from corollary.comparison.board import Leaderboard, board_of
+from corollary.comparison.board import INTERRUPTED, Leaderboard, board_of
 from corollary.comparison.chosen import Chosen
 from corollary.comparison.progress import bar
 from corollary.comparison.rivals import Rival, find
@@ -77,8 +77,9 @@ def compare(
         A column, or a label per row: rows with the same label stay on one side of each split. "auto" takes a column
         whose name says that it is an id and whose values come again; None takes none.
     search : int, default=0
-        Number of settings to try for each system, inside each training part, by successive halving; for
-        classification, regression and densities.
+        Number of settings to try for each system, inside each training part and in the time of its fit: by successive
+        halving for classification, regression and densities, by one inner part for other tasks. Not for codes
+        (reconstruction), groups and nodes of graphs.
     seed : int, default=0
         For the splits and for every ``random_state``.
     time_limit : float, default=60
@@ -134,12 +135,17 @@ def compare(
     how = {"seed": seed, "search": _searcher(search, ranking[0]) if search else None}
     trials: list[Trial] = []
     with bar(progress, len(chosen) * (1 if test == "published" else splits), task, ranking[0]) as show:
-        for trial in _rounds(chosen, task, parts, how, clock, n_jobs):
-            trials.append(trial)
-            show(trial)
-            if announce is not None:
-                announce(trial)
-    if clock.over():
+        try:
+            for trial in _rounds(chosen, task, parts, how, clock, n_jobs):
+                trials.append(trial)
+                show(trial)
+                if announce is not None:
+                    announce(trial)
+        except KeyboardInterrupt:
+            if not any(trial.scores for trial in trials):
+                raise
+            notes.append(INTERRUPTED)
+    if clock.over() and INTERRUPTED not in notes:
         notes.append(f"The total of {total_time:g} s was used up before all splits were done.")
     again = partial(_again, {rival.id: rival for rival in chosen}, task, dataset, how, time_limit)
     return board_of(trials, chosen, dataset, task, ranking, job.directions, _ratio(test), notes, again)
@@ -315,4 +321,4 @@ def _again(
     model = getattr(model, "best_estimator_", model)
     if dataset.kind == "ratings" and hasattr(model, "_name"):
         model._name(dataset.extra.get("users"), dataset.extra.get("items"))
-    return Chosen(model, reader, dataset)
+    return Chosen(model, reader, dataset, task)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from corollary import catalog, errors
-from corollary.data.columns import LEFT_OUT, as_columns, fit_targets, frame_of, learn_columns
+from corollary.data.columns import LEFT_OUT, as_columns, fit_targets, frame_of, is_numeric, learn_columns
 from corollary.data.convert import as_input, inputs
 from corollary.data.dataset import Dataset
+from corollary.data.detect import typed
 from corollary.data.encodings import headings
 
 __all__ = ["Reader", "Rival", "from_catalog", "given", "scikit"]
@@ -43,6 +44,8 @@ class Rival:
         Whether columns of numbers shall have mean 0 and variance 1.
     codes : bool, default=False
         Whether a category shall be one column of codes, and gaps stay: for trees that split sets of values.
+    sparse : bool, default=False
+        Whether a large table of categories may be a sparse matrix.
     """
 
     id: str
@@ -52,6 +55,7 @@ class Rival:
     make: Callable[[Dataset, int], Any]
     standardise: bool = False
     codes: bool = False
+    sparse: bool = False
 
 
 @dataclass
@@ -60,6 +64,7 @@ class Reader:
 
     rival: Rival
     reading: dict[str, Any] = field(default_factory=dict)
+    sparse: bool = False
 
     def learn(self, kept: Dataset, target: str | None = None) -> Dataset:
         """Return the training part as the rival takes it.
@@ -67,6 +72,7 @@ class Reader:
         With ``target`` ("classes" or "numbers"), categories of many values get their mean targets, cross-fitted.
         """
         if self.rival.input is None:
+            self.reading = _types(kept)
             return kept
         kept = _named(kept)
         if kept.kind == self.rival.input == "table" and not hasattr(kept.X, "tocsr"):
@@ -77,11 +83,12 @@ class Reader:
 
     def _learn_columns(self, kept: Dataset, target: str | None) -> Dataset:
         told, codes = kept.extra.get("columns"), self.rival.codes
-        columns = learn_columns(kept.X, kept.feature_names, told, gaps=codes, codes=codes)
+        self.sparse = self.rival.sparse and target is not None
+        columns = learn_columns(kept.X, kept.feature_names, told, gaps=codes, codes=codes, sparse=self.sparse)
         frame = frame_of(kept.X)
         fitted = fit_targets(frame, columns, kept.y, target) if frame is not None else {}
         self.reading = {"columns": columns}
-        found = as_columns(kept, columns, self.rival.name, fitted)
+        found = as_columns(kept, columns, self.rival.name, fitted, self.sparse)
         if self.rival.standardise and _scale(self.reading, found):
             found = as_columns(kept, self.reading["columns"], self.rival.name, fitted)
         return replace(found, extra={**found.extra, "reading": self.reading})
@@ -89,8 +96,37 @@ class Reader:
     def __call__(self, dataset: Dataset) -> Dataset:
         """Return other data as the rival takes them."""
         if self.rival.input is None:
-            return dataset
-        return as_input(_named(dataset), self.rival.input, self.rival.name, self.reading)
+            return _as_typed(dataset, self.reading.get("types", {}))
+        return as_input(_named(dataset), self.rival.input, self.rival.name, self.reading, sparse=self.sparse)
+
+
+def _types(dataset: Dataset) -> dict[str, Any]:
+    """Return how the columns of a frame are written, for what takes frames as they are: a pipeline of the user's."""
+    if dataset.kind != "table" or not hasattr(dataset.X, "iloc"):
+        return {}
+    known, kinds = dataset.extra.get("columns", {}), {}
+    for name, dtype in dataset.X.dtypes.items():
+        kind = "number" if is_numeric(dtype) else "date" if str(dtype).startswith("datetime") else "category"
+        how = {
+            key: known.get(str(name), {})[key]
+            for key in ("format", "decimal", "unit")
+            if key in known.get(str(name), {})
+        }
+        kinds[str(name)] = {"kind": kind, **how}
+    return {"types": kinds}
+
+
+def _as_typed(dataset: Dataset, types: dict[str, Any]) -> Dataset:
+    """Return a frame with the columns of the fit, of the types that they had there."""
+    frame = frame_of(dataset.X)
+    if not types or frame is None:
+        return dataset
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    missing = [name for name in types if name not in frame.columns]
+    if missing:
+        must = f"the data must have the columns of the fit; {missing[0]!r} is missing"
+        raise errors.value("load", must, ", ".join(frame.columns), "Name the columns as in the fit.")
+    return replace(dataset, X=typed(frame[[*types]], types)[0], feature_names=[*types])
 
 
 def _named(dataset: Dataset) -> Dataset:
@@ -146,7 +182,18 @@ def from_catalog(
     group = "baseline" if entry.id in BASELINES else "corollary"
     if kind in entry.also:
         return Rival(entry.id, entry.name, group, kind, make)
-    return Rival(entry.id, entry.name, group, entry.input, make, standardise=_by_scale(entry))
+    scaled, sparse = _by_scale(entry), entry.input == "table" and _takes_sparse(entry.create())
+    return Rival(entry.id, entry.name, group, entry.input, make, standardise=scaled, sparse=sparse)
+
+
+def _takes_sparse(estimator: Any) -> bool:
+    """Whether an estimator says that it takes sparse matrices."""
+    from sklearn.utils import get_tags
+
+    try:
+        return bool(get_tags(estimator).input_tags.sparse)
+    except (AttributeError, TypeError, ValueError):  # of another library, without scikit-learn's tags
+        return False
 
 
 def _by_scale(entry: catalog.Entry) -> bool:
@@ -212,9 +259,10 @@ def scikit(
     make: Callable[[Dataset, int], Any],
     scaled: bool = False,
     codes: bool = False,
+    sparse: bool = False,
 ) -> Rival:
     """Return an estimator of scikit-learn as a rival."""
-    return Rival(id, name, "scikit-learn", input, make, scaled, codes)
+    return Rival(id, name, "scikit-learn", input, make, scaled, codes, sparse)
 
 
 def given(estimator: Any) -> Rival:
@@ -230,9 +278,10 @@ def given(estimator: Any) -> Rival:
         raise errors.kind("compare", "systems must be names or estimators", type(estimator).__name__, do)
     name = type(estimator).__name__ if not isinstance(estimator, Pipeline) else _steps(estimator)
     input = None if isinstance(estimator, Pipeline) else getattr(estimator, "input", "table")
-    return Rival(
-        name, repr(estimator).split("\n")[0][:80], "yours", input, lambda data, seed: clone(estimator)
-    )
+    shown = " ".join(repr(estimator).split())
+    shown = shown if len(shown) <= 80 else shown[:79] + "…"
+    sparse = input == "table" and _takes_sparse(estimator)
+    return Rival(name, shown, "yours", input, lambda data, seed: clone(estimator), sparse=sparse)
 
 
 def _steps(pipeline: Any) -> str:
@@ -253,8 +302,8 @@ def classifiers(dataset: Dataset) -> list[Rival]:
     def forest(data: Dataset, seed: int) -> Any:
         return RandomForestClassifier(300, random_state=seed)
 
-    logistic = scikit("sk-logistic", "LogisticRegression", "table", linear, True)
-    forests = scikit("sk-forest", "RandomForestClassifier", "table", forest)
+    logistic = scikit("sk-logistic", "LogisticRegression", "table", linear, True, sparse=True)
+    forests = scikit("sk-forest", "RandomForestClassifier", "table", forest, sparse=True)
     if dataset.kind == "text":
 
         def tfidf(data: Dataset, seed: int) -> Any:
@@ -354,7 +403,7 @@ def regressors(dataset: Dataset) -> list[Rival]:
 
     return [
         scikit("sk-boosting", "HistGradientBoostingRegressor", "table", boosting, codes=True),
-        scikit("sk-forest", "RandomForestRegressor", "table", forest),
+        scikit("sk-forest", "RandomForestRegressor", "table", forest, sparse=True),
         scikit("sk-ridge", "RidgeCV", "table", ridge, True),
     ]
 

@@ -24,7 +24,7 @@ from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
 from corollary.roletable import TASKS
 
-__all__ = ["Trial", "fit", "prepare", "try_out", "within"]
+__all__ = ["Trial", "delicate", "fit", "prepare", "try_out", "within"]
 
 GRACE = 0.5  # of the limit, and at least half a second: for what a step takes after the limit
 
@@ -52,11 +52,11 @@ class Trial:
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
     """Raise :class:`OutOfTime` in the block when the time is up; only the main thread can be interrupted so."""
-    with time_box(seconds, OutOfTime, _delicate):
+    with time_box(seconds, OutOfTime, delicate):
         yield
 
 
-def _delicate(frame: FrameType | None) -> bool:
+def delicate(frame: FrameType | None) -> bool:
     """Whether a module is being imported or compiled, which must not be left half done."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(("importlib._bootstrap", "llvmlite.", "numba.")):
@@ -87,6 +87,8 @@ def fit(model: Any, task: str, train: Dataset, seconds: float | None) -> bool:
         warnings.simplefilter("always")
         with_y = train.y is not None and train.kind != "graph" and task not in ("density", "generation")
         model.fit(train.X, train.y) if with_y else model.fit(train.X)
+    if getattr(model, "stopped_", "") in ("Ctrl-C", "SIGTERM"):  # politely, but meant for the board
+        raise KeyboardInterrupt
     ended = [str(w.message) for w in caught if issubclass(w.category, CorollaryWarning)]
     return any("time limit" in text for text in ended)
 
@@ -147,6 +149,7 @@ def try_out(
             start = perf_counter()
             with within(hard):
                 trial.stopped = fit(model, task, train, seconds)
+            model = getattr(model, "best_estimator_", model)
             trial.seconds = perf_counter() - start
             with within(other):
                 found = TASKS[task].numbers(model, reader(held))

@@ -16,17 +16,20 @@ dict per column: its ``name``, its ``kind`` (number, date, category or text) wit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from corollary import errors
+from corollary import errors, shapes
 from corollary.data.dataset import Dataset
 from corollary.data.detect import Reading, typed
 from corollary.data.encodings import (
+    MOST,
     apply,
+    apply_sparse,
     headings,
     keys,
     learn_category,
@@ -34,6 +37,7 @@ from corollary.data.encodings import (
     learn_number,
     learn_text,
     mean_targets,
+    slots,
 )
 from corollary.data.stopwords import language_of, stop_words
 
@@ -50,9 +54,12 @@ __all__ = [
     "learn_columns",
     "left_out",
     "numbers_of",
+    "plain_columns",
 ]
 
 LEFT_OUT = ("id", "constant", "duplicate", "ignore")
+LARGE = 50_000_000  # bytes of a table of numbers up to which nothing is spared
+CELL = 32  # bytes of numbers that a cell of a larger table may become
 _FEWEST = 10  # rows below which nothing is said about ids, constants and duplicates
 _ID = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|key|index|rownames?|row|nr|no|number|code)$|^(id|unnamed)([^a-z]|$)"
@@ -77,7 +84,20 @@ def frame_of(X: Any) -> Any:
         return None
     if not hasattr(X, "iloc") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
-    return X if hasattr(X, "iloc") else None
+    return _told_apart(X) if hasattr(X, "iloc") else None
+
+
+def _told_apart(frame: Any) -> Any:
+    """Return a frame whose columns have different names: ``a`` and ``a.1``, ``a b`` for levels."""
+    if frame.columns.is_unique and frame.columns.nlevels == 1:
+        return frame
+    seen: Counter[str] = Counter()
+    names = []
+    for name in frame.columns:
+        text = " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        names.append(text if not seen[text] else f"{text}.{seen[text]}")
+        seen[text] += 1
+    return frame.set_axis(names, axis=1)
 
 
 def is_mixed(frame: Any, gaps: bool) -> bool:
@@ -178,6 +198,7 @@ def learn_columns(
     read: Mapping[str, Reading] | None = None,
     gaps: bool = False,
     codes: bool = False,
+    sparse: bool = False,
 ) -> list[Reading]:
     """Return how to read the columns of a frame, or of an array whose columns have names.
 
@@ -193,6 +214,8 @@ def learn_columns(
         Whether NaN may stay.
     codes : bool, default=False
         Whether a category becomes one column of codes.
+    sparse : bool, default=False
+        Whether the numbers may be a sparse matrix. Otherwise categories of a large table get fewer columns.
     """
     frame = frame_of(X)
     if frame is None:
@@ -206,9 +229,28 @@ def learn_columns(
         if not read.get(name, {}).get("told"):
             kinds[name] = ("duplicate", f"the same as {first}")
     mixed = any(kind in ("date", "category", "text") for kind, _ in kinds.values())
-    return [
+    columns = [
         _learned(frame[c], str(c), kinds[str(c)], read.get(str(c), {}), mixed, gaps, codes)
         for c in frame.columns
+    ]
+    return columns if sparse or codes else _narrowed(frame, columns)
+
+
+def _narrowed(frame: Any, columns: list[Reading]) -> list[Reading]:
+    """Return the columns with fewer values of each category, if an array of all of them would be large."""
+    wide = {c["name"]: len(headings(c)) for c in columns if c["kind"] == "category"}
+    rest = sum(len(headings(c)) for c in columns if c["kind"] not in ("category", *LEFT_OUT))
+    spare = max(LARGE, CELL * len(frame) * frame.shape[1]) // (8 * max(1, len(frame))) - rest
+    if sum(wide.values()) <= spare:
+        return columns
+    fits = (most for most in range(MOST, 1, -1) if sum(min(w, most + 2) for w in wide.values()) <= spare)
+    most = next(fits, 1)  # and one column each for gaps and for others
+    by_name = {str(c): c for c in frame.columns}
+    return [
+        {"name": c["name"], **learn_category(frame[by_name[c["name"]]], most=most)}
+        if wide.get(c["name"], 0) > most + 2
+        else c
+        for c in columns
     ]
 
 
@@ -225,17 +267,23 @@ def _learned(
 
 
 def fit_columns(
-    X: Any, names: Any, y: Any = None, target: str | None = None, read: Any = None, gaps: bool = False
-) -> tuple[list[Reading], np.ndarray]:
+    X: Any,
+    names: Any,
+    y: Any = None,
+    target: str | None = None,
+    read: Any = None,
+    gaps: bool = False,
+    sparse: bool = False,
+) -> tuple[list[Reading], Any]:
     """Return how the columns are read, and the table as numbers to fit a model to.
 
     With ``target`` ("classes" or "numbers"), categories of many values get their mean targets; those of the fitted
-    rows are cross-fitted.
+    rows are cross-fitted. With ``sparse`` a large table of categories is a CSR matrix.
     """
-    columns = learn_columns(X, names, read, gaps)
+    columns = learn_columns(X, names, read, gaps, sparse=sparse)
     frame = frame_of(X) if frame_of(X) is not None else _as_frame(X, names)
     fitted = fit_targets(frame, columns, y, target)
-    return columns, numbers_of(frame, columns, "fit", fitted)
+    return columns, numbers_of(frame, columns, "fit", fitted, sparse)
 
 
 def fit_targets(frame: Any, columns: list[Reading], y: Any, target: str | None) -> dict[str, np.ndarray]:
@@ -259,13 +307,35 @@ def left_out(columns: list[Reading], owner: str) -> str:
     return f"{owner}: left out {shown}. To keep a column, say what it is: --column NAME=number or load(..., columns=)."
 
 
+def plain_columns(columns: Any) -> list[Reading]:
+    """Return what was learned, read from JSON, with its arrays; raise unless it is of that form."""
+    arrays = ("means", "mean", "scale", "idf", "components")
+    if isinstance(columns, list) and all(isinstance(column, dict) for column in columns):
+        columns = [
+            {k: np.array(v, dtype=float) if k in arrays and isinstance(v, list) else v for k, v in c.items()}
+            for c in columns
+        ]
+        for column in columns:
+            if "components" in column:
+                column["components"] = column["components"].reshape(-1, len(column["words"]))
+    shapes.check({"columns": shapes.Columns()}, {"columns": columns}, "the reading")
+    return list(columns)
+
+
 # --- repeated --------------------------------------------------------------------------------------------
 
 
 def numbers_of(
-    frame: Any, columns: list[Reading], owner: str = "load", fitted: Mapping[str, np.ndarray] | None = None
-) -> np.ndarray:
-    """Return the columns of a frame as a 2-D array of numbers, read as was learned."""
+    frame: Any,
+    columns: list[Reading],
+    owner: str = "load",
+    fitted: Mapping[str, np.ndarray] | None = None,
+    sparse: bool = False,
+) -> Any:
+    """Return the columns of a frame as a 2-D array of numbers, read as was learned.
+
+    With ``sparse`` it is a CSR matrix where an array would be large and mostly zeros.
+    """
     by_name = {str(name): i for i, name in enumerate(frame.columns)}
     kept = [column for column in columns if column["kind"] not in LEFT_OUT]
     if not kept:
@@ -278,15 +348,40 @@ def numbers_of(
         must = f"the data must have the columns of the fit; {missing[0]!r} is missing"
         raise errors.value(owner, must, ", ".join(by_name), "Name the columns as in the fit.")
     widths = [len(headings(column)) for column in kept]
+    parts = (
+        (frame.iloc[:, by_name[how["name"]]], how, owner, (fitted or {}).get(how["name"])) for how in kept
+    )
+    if sparse and _mostly_zeros(len(frame), kept, widths):
+        return _thin(len(frame), parts, [slots(how) for how in kept], widths)
     out = np.empty((len(frame), sum(widths)))
-    for how, width, end in zip(kept, widths, np.cumsum(widths)):
-        column = frame.iloc[:, by_name[how["name"]]]
-        out[:, end - width : end] = _read(column, how, owner, (fitted or {}).get(how["name"]))
+    for part, width, end in zip(parts, widths, np.cumsum(widths)):
+        out[:, end - width : end] = _read(*part)
     return out
 
 
-def _read(column: Any, how: Reading, owner: str, fitted: np.ndarray | None) -> np.ndarray:
-    values = apply(column, how, fitted)
+def _mostly_zeros(n: int, kept: list[Reading], widths: list[int]) -> bool:
+    """Whether an array of the columns would be large and two thirds zeros; gaps that stay need an array."""
+    if 8 * n * sum(widths) <= LARGE or any(how["kind"] == "number" and "fill" not in how for how in kept):
+        return False
+    return 3 * sum(map(slots, kept)) <= sum(widths)
+
+
+def _thin(n: int, parts: Iterable[Any], counts: list[int], widths: list[int]) -> Any:
+    """Return the columns as a CSR matrix, written row by row into its own arrays."""
+    from scipy.sparse import csr_matrix
+
+    values, places = np.empty((n, sum(counts))), np.empty((n, sum(counts)), dtype=np.int32)
+    for part, count, end, before in zip(parts, counts, np.cumsum(counts), np.cumsum([0, *widths])):
+        values[:, end - count : end], inside = _read(*part, make=apply_sparse)
+        places[:, end - count : end] = inside + before
+    starts = np.arange(0, values.size + 1, sum(counts))
+    made = csr_matrix((values.ravel(), places.ravel(), starts), shape=(n, sum(widths)))
+    made.eliminate_zeros()
+    return made
+
+
+def _read(column: Any, how: Reading, owner: str, fitted: np.ndarray | None, make: Any = apply) -> Any:
+    values = make(column, how, fitted)
     if how["kind"] in ("number", "date") and not is_numeric(column.dtype):
         given = keys(column)
         if given.notna().any() and np.isnan(_parsed(column, how)).all():
@@ -296,7 +391,7 @@ def _read(column: Any, how: Reading, owner: str, fitted: np.ndarray | None) -> n
 
 
 def _parsed(column: Any, how: Reading) -> np.ndarray:
-    plain = {k: v for k, v in how.items() if k in ("name", "kind", "decimal", "format")}
+    plain = {k: v for k, v in how.items() if k in ("name", "kind", "decimal", "unit", "format")}
     if how["kind"] == "number":
         return apply(column, plain)[:, 0]
     return apply(column, {**plain, "parts": [], "fill": np.nan, "mean": 0.0, "scale": 1.0})[:, 0]
@@ -307,10 +402,11 @@ def as_columns(
     columns: list[Reading],
     owner: str,
     fitted: Mapping[str, np.ndarray] | None = None,
+    sparse: bool = False,
 ) -> Dataset:
     """Return a table with the columns that were learned, found by their names where the data have names.
 
-    ``fitted`` are the cross-fitted mean targets of the rows of a fit.
+    ``fitted`` are the cross-fitted mean targets of the rows of a fit; ``sparse`` is as in :func:`numbers_of`.
     """
     X, names = dataset.X, [str(name) for name in dataset.feature_names or ()]
     kept = [column for column in columns if column["kind"] not in LEFT_OUT]
@@ -330,7 +426,7 @@ def as_columns(
         X = X if names == wanted else X[:, [names.index(name) for name in wanted]]
     else:
         frame = frame_of(X)
-        X = numbers_of(_as_frame(X, names) if frame is None else frame, columns, owner, fitted)
+        X = numbers_of(_as_frame(X, names) if frame is None else frame, columns, owner, fitted, sparse)
     shown = [heading for column in kept for heading in headings(column)]
     return replace(dataset, X=X, feature_names=shown or dataset.feature_names)
 

@@ -32,12 +32,14 @@ def _counts(dataset: Dataset, reading: Reading) -> Dataset:
     return _remembered(found, {"words": found.feature_names})
 
 
-def _table(dataset: Dataset, reading: Reading) -> Dataset:
+def _table(dataset: Dataset, reading: Reading, sparse: bool = False) -> Dataset:
     """Return a table as numbers; how its columns were read is remembered."""
     columns = reading.get("columns") or learn_columns(
-        dataset.X, dataset.feature_names, dataset.extra.get("columns")
+        dataset.X, dataset.feature_names, dataset.extra.get("columns"), sparse=sparse
     )
-    return _remembered(as_columns(dataset, columns, "load"), {"columns": columns}) if columns else dataset
+    if not columns:
+        return dataset
+    return _remembered(as_columns(dataset, columns, "load", sparse=sparse), {"columns": columns})
 
 
 def _remembered(dataset: Dataset, reading: Reading) -> Dataset:
@@ -60,15 +62,23 @@ def inputs(kind: str) -> set[str]:
 
 
 def as_input(
-    dataset: Dataset, kind: str, owner: str, reading: Reading | None = None, also: tuple[str, ...] = ()
+    dataset: Dataset,
+    kind: str,
+    owner: str,
+    reading: Reading | None = None,
+    also: tuple[str, ...] = (),
+    sparse: bool = False,
 ) -> Dataset:
     """Return the data as a model with this input kind takes them.
 
     ``extra["reading"]`` of the result says how tables and texts became columns; given again with new data, it makes
-    the same columns of them. Data of a kind in ``also`` stay as they are.
+    the same columns of them. Data of a kind in ``also`` stay as they are. ``sparse`` allows a large table of categories to
+    be a sparse matrix.
     """
     if dataset.kind in also:
         return dataset
+    if dataset.kind == kind == "table":
+        return _table(dataset, reading or {}, sparse)
     if (dataset.kind, kind) == ("table", "sequence") and has_dates(dataset):  # as a choice, not by its kind
         return as_series(dataset, reading or {})
     if (dataset.kind, kind) in CONVERSIONS:

@@ -7,7 +7,7 @@ separator                 the one of ``, ; tab |`` that cuts the first lines int
                           blanks if nothing else does and all fields are numbers
 decimal sign              a comma if fields such as ``3,14`` say so and commas do not separate
 header                    the first line, unless it looks like the lines below it
-lines above the header    left out if they hold a single field
+lines above the header    left out if they hold a single field, or begin with ``#``; the last of these may be the names
 gaps                      empty fields and :data:`GAPS`
 codes                     digits with leading zeros (``01234``) stay text
 ========================  ==============================================================================
@@ -27,13 +27,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from corollary import errors
 from corollary.data.charsets import plausible
 from corollary.data.compressed import is_packed, opened
 from corollary.data.limits import RATIO, check_columns, current, field_error
 from corollary.data.texts import encoding_of
 
-__all__ = ["GAPS", "Dialect", "dialect_of", "read_delimited"]
+__all__ = ["GAPS", "Dialect", "column_names", "dialect_of", "read_delimited", "without_title"]
 
 # What people write where a value is missing, beside what pandas takes for it.
 GAPS: tuple[str, ...] = (
@@ -72,6 +74,7 @@ GAPS += (
 _HEAD = 2**16  # bytes that are looked at
 _LONGEST = 2**22  # bytes of a header
 _LINES = 50  # lines that tell the separator
+_MANY = 500  # lines that tell the rest
 _SEPARATORS = (",", ";", "\t", "|")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
 _POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+")
@@ -90,6 +93,7 @@ class Dialect:
     header: bool  # whether the names stand in the file
     skip: int  # lines above the header or the first row
     codes: tuple[str, ...] = ()  # columns of digits with leading zeros
+    plain: bool = False  # whether all fields of the head are numbers or empty
 
 
 def read_delimited(
@@ -145,20 +149,37 @@ def dialect_of(
     lines = lines if whole or len(lines) < 3 else lines[:-1]  # the last may be cut
     if not any(line.strip() for line in lines):
         raise errors.value("load", f"{name} must have at least one row", "an empty file")
+    noted = _comments(lines)
+    comment, lines = lines[noted - 1][1:] if noted else "", lines[noted:]
     tabbed = name.lower().split(".")[-1] in ("tsv", "tab") or ".tsv." in name.lower()
     separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
-    numbered = [(row, i) for row, i in _rows(lines, separator, name) if any(field.strip() for field in row)]
+    rows_above = _rows(lines[:_MANY], separator, name)
+    numbered = [(row, i) for row, i in rows_above if any(map(str.strip, row))]
     if not numbered:
         raise errors.value(
             "load", f"{name} must have at least one field that is not empty", "separators only"
         )
-    skip, rows = _without_title(numbered)
-    names, header = _names(rows)
+    skip, rows = without_title(numbered)
+    names, header = column_names(rows)
+    if not header and comment:
+        given = next(_rows([comment.strip()], separator, name))[0]
+        names = column_names([given, *rows[:1]])[0] if len(given) == len(names) else names
     check_columns(name, len(names))
     below = rows[header:]
     columns = list(zip(*(row for row in below if len(row) == len(names))))
     codes = tuple(n for n, fields in zip(names, columns) if _are_codes(fields))
-    return Dialect(encoding, separator, _decimal(below, separator), names, header, skip, codes)
+    decimal = _decimal(below, separator)
+    plain = not codes and separator in _SEPARATORS and decimal == "." and _all_numbers(below)
+    return Dialect(encoding, separator, decimal, names, header, skip + noted, codes, plain)
+
+
+def _comments(lines: list[str]) -> int:
+    """Return how many lines above the table begin with ``#``; one alone that is as wide as the next one is the header."""
+    count = 0
+    while count < len(lines) - 1 and lines[count].startswith("#"):
+        count += 1
+    wide = any(lines[0].count(s) == lines[1].count(s) > 0 for s in _SEPARATORS) if count == 1 else False
+    return 0 if wide else count
 
 
 def _separator(lines: Sequence[str], separators: Sequence[str], name: str) -> str:
@@ -201,7 +222,7 @@ def _long_fields(name: str) -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def _without_title(numbered: list[tuple[list[str], int]]) -> tuple[int, list[list[str]]]:
+def without_title(numbered: list[tuple[list[str], int]]) -> tuple[int, list[list[str]]]:
     """Return how many lines stand above the table, such as its title, and the rows of the table."""
     rows = [row for row, _ in numbered]
     usual = Counter(map(len, rows)).most_common(1)[0][0]
@@ -211,9 +232,11 @@ def _without_title(numbered: list[tuple[list[str], int]]) -> tuple[int, list[lis
     return (numbered[above - 1][1] if above else 0), rows[above:]
 
 
-def _names(rows: list[list[str]]) -> tuple[list[str], bool]:
+def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
     """Return the names of the columns, and whether they stand in the first row."""
     first, below = [field.strip() for field in rows[0]], rows[1:]
+    if first[0].startswith("#"):
+        first[0] = first[0].lstrip("# ") or "#"
     if below and all(len(row) == len(first) + 1 and not row[-1].strip() for row in below):
         first = [*first, ""]  # every line but the first ends in a separator
     if _is_data(first, below):
@@ -244,9 +267,16 @@ def _is_number(field: str) -> bool:
     return True
 
 
+def _all_numbers(rows: list[list[str]]) -> bool:
+    """Whether rows, a few from everywhere, hold numbers and empty fields only."""
+    some = rows[:: max(1, len(rows) // 20)]
+    return bool(some) and all(not field.strip() or _is_number(field) for row in some for field in row)
+
+
 def _are_codes(fields: Sequence[str]) -> bool:
-    filled = [field for field in fields if field.strip()]
-    return any(map(_CODE.fullmatch, filled)) and all(field.isdigit() for field in filled)
+    if not any(field[:1] == "0" and field[1:2].isdigit() and _CODE.fullmatch(field) for field in fields):
+        return False
+    return all(field.isdigit() for field in fields if field.strip())
 
 
 def _decimal(rows: list[list[str]], separator: str) -> str:
@@ -293,7 +323,15 @@ def _parsed(path: Path, dialect: Dialect, as_text: Any) -> Any:
 def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
     if dialect.separator not in (" ", "::") and not is_packed(path):  # pandas is quickest with a path
         where = {"skiprows": dialect.skip, "header": 0 if dialect.header else None}
-        return _read_csv(path, {**options, **where, "encoding": dialect.encoding, "compression": None})
+        where |= {"encoding": dialect.encoding, "compression": None}
+        if (
+            dialect.plain and not options["dtype"]
+        ):  # looking for further gaps and blanks takes as long again as reading
+            plain = {key: options[key] for key in ("sep", "names")}
+            frame = _read_csv(path, {**plain, **where})
+            if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in frame.dtypes):
+                return frame
+        return _read_csv(path, {**options, **where})
     with opened(path) as file, _as_text(file, dialect) as text:
         _to_first_row(text, dialect, path.name)
         if dialect.separator not in (" ", "::"):

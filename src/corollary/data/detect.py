@@ -1,9 +1,10 @@
 """Columns of strings that are numbers or dates: recognised, parsed, and parsed alike in new data.
 
-A column is one of numbers if nearly all of its strings are, up to a sign of currency or per cent, separators of
-thousands, and :data:`~corollary.data.delimited.GAPS`. ``1,234`` counts as a thousand unless other values of the
-column, or the file, have a decimal comma. A column is one of dates if one format of :data:`FORMATS` fits. What was
-found is kept as plain values (``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
+A column is one of numbers if nearly all of its strings are, up to a sign of currency or per cent, one unit (``70 kg``),
+separators of thousands, and :data:`~corollary.data.delimited.GAPS`; ``(5)`` and ``5-`` are negative. ``1,234`` counts as a
+thousand unless other values of the column, or the file, have a decimal comma. A column is one of dates if one format of
+:data:`FORMATS` fits; months may have German, French, Spanish, Italian, Dutch or Portuguese names. What was found is kept as
+plain values (``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ KINDS_OF_COLUMN = {
 _POINT = r"[+-]?(\d+|\d{1,3}([,'  ]\d{3})+)?(\.\d*)?([eE][+-]?\d+)?"
 _COMMA = r"[+-]?(\d+|\d{1,3}([.'  ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?"
 _SIGNS = r"[€$£¥₹%\s\u00a0\u202f]+"
+_UNIT = r"^[^A-Za-zµ°]*\d[^A-Za-zµ°]*([A-Za-zµ°][A-Za-zµ°/²³]{0,5}\.?)$"
 _SAMPLE = 500  # distinct values that tell what a column may be
 _ENOUGH = 0.95  # share of the values that must fit
 _DAYS: tuple[str, ...] = (
@@ -51,6 +53,7 @@ _DAYS += (
     "%d-%b-%y",
     "%d %B %Y",
     "%d. %B %Y",
+    "%d. %b %Y",
     "%b %d, %Y",
     "%B %d, %Y",
     "%b %d %Y",
@@ -59,6 +62,28 @@ _DAYS += ("%B %d %Y", "%a %b %d %Y", "%a, %d %b %Y", "%Y-%b-%d", "%m/%Y", "%b %Y
 _HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = ("ISO8601", "quarter", *_DAYS, *_HOURS)
 _TWINS = {"%m/%d/%Y": "%d/%m/%Y", "%m-%d-%Y": "%d-%m-%Y", "%m/%d/%y": "%d/%m/%y"}
+_ENGLISH = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+# As they are written in German, French, Spanish, Italian, Dutch and Portuguese, where that differs from English.
+_ABROAD = (
+    "januar jänner janvier enero gennaio januari janeiro", "februar février fevrier febrero febbraio februari fevereiro",
+    "märz maerz mars marzo maart março", "avril abril aprile", "mai mayo maggio mei maio", "juni juin junio giugno junho",
+    "juli juillet julio luglio julho", "août aout agosto augustus", "septembre septiembre settembre setembro",
+    "oktober octobre octubre ottobre outubro", "novembre noviembre novembro",
+    "dezember décembre decembre diciembre dicembre dezembro",
+)  # fmt: skip
+_SHORT = (
+    "jän janv ene gen", "févr fév fevr febr", "mär mrz", "avr abr", "", "giu", "juil lug", "aoû ago", "set",
+    "okt ott out", "", "dez déc dic",
+)  # fmt: skip
+_FULL = {
+    name: i for i, names in enumerate(zip(_ENGLISH, _ABROAD)) for name in " ".join(names).lower().split()
+}
+_MONTHS = _FULL | {name: i for i, names in enumerate(_SHORT) for name in names.split()}
+_MONTHS |= {name[:3].lower(): i for i, name in enumerate(_ENGLISH)}
+_FOREIGN = re.compile(rf"(?i)\b({'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?")
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
 Reading = dict[str, Any]
 
@@ -172,9 +197,12 @@ def _some(values: Any) -> Any:
 
 def _as_numbers(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | None:
     some = _some(values)
+    unit = ""
     if not len(some) or _fit(some, decimal)[0].mean() < _ENOUGH - 0.05:
-        return None
-    known = values.dropna()
+        unit = _unit(some)
+        if not unit or _fit(_without(some, unit), decimal)[0].mean() < _ENOUGH - 0.05:
+            return None
+    known = _without(values.dropna(), unit)
     if known.str.fullmatch(r"\d+").all() and known.str.fullmatch(r"0\d{2,}|\d{16,}").any():
         return None  # codes: 01234, or numbers of cards and accounts
     fits, sign = _fit(known, decimal)
@@ -184,13 +212,14 @@ def _as_numbers(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | 
     ):
         return None
     how: Reading = {"kind": "number"} | ({"decimal": sign} if sign == "," else {})
+    how |= {"unit": unit} if unit else {}
     how |= {"gaps": sorted(map(str, odd))} if len(odd) else {}
     return numbers(values, how), how
 
 
 def _fit(values: Any, decimal: str) -> tuple[Any, str]:
     """Return which strings are numbers, and the decimal sign that makes most of them so."""
-    bare = values.str.replace(_SIGNS, "", regex=True)
+    bare = _bare(values)
     filled = bare.str.contains(r"\d", regex=True)
     point, comma = (bare.str.fullmatch(form) & filled for form in (_POINT, _COMMA))
     many, other = (point.sum(), comma.sum()) if decimal == "." else (comma.sum(), point.sum())
@@ -198,42 +227,63 @@ def _fit(values: Any, decimal: str) -> tuple[Any, str]:
     return (point if sign == "." else comma), sign
 
 
+def _bare(values: Any) -> Any:
+    """Return strings without signs of currency and per cent, with the minus of (5), 5- and −5 in front."""
+    bare = values.str.replace(_SIGNS, "", regex=True).str.replace("−", "-", regex=False)
+    return bare.str.replace(r"^\(([^()-]+)\)$|^([^-]+)-$", r"-\1\2", regex=True)
+
+
+def _unit(some: Any) -> str:
+    """Return the unit that nearly all strings end in, after different numbers, or nothing."""
+    units = some.str.extract(_UNIT)[0].value_counts()
+    many = len(some) >= 5 and len(units) and units.iloc[0] >= _ENOUGH * len(some)
+    return str(units.index[0]) if many else ""
+
+
+def _without(values: Any, unit: str) -> Any:
+    return values.str.removesuffix(unit) if unit else values
+
+
 def numbers(column: Any, how: Reading) -> Any:
     """Return a column as floats, read as was learned; what is no number is a gap."""
     import pandas as pd
 
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
-        return (
-            column.astype("float64")
-            if str(column.dtype) != "category"
-            else pd.to_numeric(column, errors="coerce")
-        )
+        plain = str(column.dtype) != "category"
+        return _finite(column.astype("float64") if plain else pd.to_numeric(column, errors="coerce"))
     sign = how.get("decimal", ".")
-    texts = column.map(str, na_action="ignore").astype("str").str.replace(_SIGNS, "", regex=True)
+    texts = column.map(str, na_action="ignore").astype("str").str.strip()
+    texts = _bare(_without(texts, how.get("unit", "")))
     texts = texts.str.replace("[ '" + ("," if sign == "." else ".") + "]", "", regex=True)
     if sign == ",":
         texts = texts.str.replace(",", ".", regex=False)
-    return pd.to_numeric(texts, errors="coerce").astype("float64")
+    return _finite(pd.to_numeric(texts, errors="coerce").astype("float64"))
+
+
+def _finite(column: Any) -> Any:
+    """Return numbers with a gap where a file says that one is infinite."""
+    endless = np.isinf(column.to_numpy(dtype=float))
+    return column.mask(endless) if endless.any() else column
 
 
 # --- dates -----------------------------------------------------------------------------------------------
 
 
 def _is_calendar(column: Any) -> bool:
-    """Whether integers are days such as 20240131, by the name of their column and their values."""
+    """Whether integers are days such as 20240131: all of them, and several, unless the name of their column says so."""
     from pandas.api import types
 
-    if not types.is_integer_dtype(column.dtype) or not re.search("date|day", str(column.name).lower()):
+    if not types.is_integer_dtype(column.dtype) or not column.between(19000101, 21001231).all():
         return False
-    return bool(
-        column.between(19000101, 21001231).all() and _parse(column.astype(str), "%Y%m%d").notna().all()
-    )
+    named = re.search("date|day", str(column.name).lower())  # of other numbers one in thirty is a day
+    return bool((named or column.nunique() >= 10) and _parse(column.astype(str), "%Y%m%d").notna().all())
 
 
 def _as_dates(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | None:
     found = _format(_some(values), decimal)
     if found is None:
         return None
+    values = _in_english(values, "%B" in found) if "%b" in found.lower() else values
     parsed = _parse(values, found)
     twin = _TWINS.get(found) or next((a for a, b in _TWINS.items() if b == found), None)
     if twin is not None and parsed.isna().sum() > values.isna().sum():  # the rest of the column decides
@@ -249,8 +299,13 @@ def _format(some: Any, decimal: str) -> str | None:
         return None
     if some.str.fullmatch(r"[+-]?\d+([.,]\d+)?").any() or some.str.contains(r"[^\w\s.:,/+-]").mean() > 0.05:
         return None
+    if some.str.contains(r"[^\W\d_]{3}").mean() > 0.5:
+        some = _in_english(some, _in_full(some))
+    few = some.iloc[:: max(1, len(some) // 20)]
     best, share = None, _ENOUGH
     for form in _formats(str(some.iloc[0])):
+        if _parse(few, form).notna().mean() < 0.5:  # most formats end here
+            continue
         fits = _parse(some, form).notna().mean()
         if fits > share or (fits == share == 1 and best is not None and _first(form, best, decimal)):
             best, share = form, fits
@@ -303,7 +358,25 @@ def dates(column: Any, how: Reading) -> tuple[Any, Reading]:
     if form is None:
         must = f"column {str(column.name)!r} must hold dates"
         raise errors.value("load", must, repr(next(iter(texts.dropna()), "")), "Write them as 2024-01-31.")
+    texts = _in_english(texts, "%B" in form) if "%b" in form.lower() else texts
     return _parse(texts, form), {**how, "kind": "date", "format": form}
+
+
+def _in_english(values: Any, full: bool) -> Any:
+    """Return dates with English names of months, in full or of three letters, which are the ones that pandas knows."""
+
+    def named(found: re.Match[str]) -> str:
+        name = _ENGLISH[_MONTHS[found[1].lower()]]
+        return name if full else name[:3]
+
+    plain = values.str.replace(r"(?<=\d)er\b|(?<= )de ", "", regex=True)
+    return plain.str.replace(_FOREIGN, named, regex=True)
+
+
+def _in_full(some: Any) -> bool:
+    """Whether all months are written out."""
+    words = some.str.extract(_FOREIGN)[0].str.lower().dropna()
+    return bool(len(words)) and bool(words.isin([*_FULL]).all())
 
 
 def _calendar_format(texts: Any) -> str | None:

@@ -3,14 +3,16 @@
 ==========  ==============================================================================================
 number      as it is; where a model cannot take gaps, they get the median and a column that says so
 date        seconds, and the sine and cosine of month, weekday and hour where these differ
-category    a column of zeros and ones for each of the :data:`MOST` commonest values and one for all others;
-            with a target and more values than that, also the mean target of each value; or one column of
-            codes (``codes=True``), for trees that split sets of values
+category    a column of zeros and ones for each of the :data:`MOST` commonest values (of fewer, where an array of
+            all would be large) and one for all others; with a target and more values than that, also the mean
+            target of each value; or one column of codes (``codes=True``), for trees that split sets of values
 text        tf-idf weights of words, projected onto their first singular vectors
 ==========  ==============================================================================================
 
 The mean targets of the rows that are fitted come from the other folds (cross-fitting), so that a value that occurs
 once does not give its target away. What is learned is a dict of plain values and arrays.
+
+A model that takes sparse matrices gets its zeros and ones without the zeros, if an array of all would be large.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from corollary.data.detect import Reading, dates, numbers, stripped, written
 __all__ = [
     "MOST",
     "apply",
+    "apply_sparse",
     "headings",
     "learn_category",
     "learn_date",
     "learn_number",
     "learn_text",
     "mean_targets",
+    "slots",
 ]
 
 CODES = 254  # values of a category that scikit-learn's boosting takes as codes
@@ -42,7 +46,7 @@ _CYCLES = {"month": 12, "day_of_week": 7, "hour": 24}
 def learn_number(column: Any, how: Reading, scale: bool, fill: bool) -> Reading:
     """Return how to fill and to scale a column of numbers."""
     values = numbers(column, how).to_numpy()
-    found = {"kind": "number", **{k: how[k] for k in ("decimal",) if k in how}}
+    found: Reading = {"kind": "number", **{k: how[k] for k in ("decimal", "unit") if k in how}}
     if fill:
         found["fill"] = _median(values)
         found |= {"missing": True} if np.isnan(values).any() else {}
@@ -58,14 +62,14 @@ def learn_date(column: Any, how: Reading) -> Reading:
     return {**found, "fill": _median(values), **_scaling(values)}
 
 
-def learn_category(column: Any, codes: bool = False) -> Reading:
-    """Return the commonest values of a category; a gap is one of them, the last."""
+def learn_category(column: Any, codes: bool = False, most: int = MOST) -> Reading:
+    """Return the ``most`` commonest values of a category; a gap is one more of them, the last."""
     counts = keys(column).value_counts()
     if codes:
         return {"kind": "category", "values": sorted(map(str, counts.index[:CODES])), "codes": True}
-    if len(counts) > MOST:
+    if len(counts) > most:
         enough = max(2, len(column) // 500)
-        common = counts[counts >= enough].index[:MOST]
+        common = counts[counts >= enough].index[:most]
     else:
         common = counts.index
     values: list[str | None] = [*sorted(map(str, common))]
@@ -181,24 +185,58 @@ def _date(parsed: Any, how: Reading) -> np.ndarray:
 
 def _category(column: Any, how: Reading, fitted: np.ndarray | None) -> np.ndarray:
     """Return zeros and ones; a value that was not met in the fit is one of the others, or gives zeros."""
-    import pandas as pd
-
-    known = [value for value in how["values"] if value is not None]
     given = keys(column)
-    codes = pd.Index(known, dtype=object).get_indexer(given.to_numpy(dtype=object))
+    codes, width = _places(given, how)
     if "codes" in how:  # gaps, and values that were not met in the fit, are missing
         return np.where(codes < 0, np.nan, codes)[:, None]
-    codes = np.where(given.isna(), len(known) if None in how["values"] else -1, codes)
-    other = how.get("other", False)  # absent: no others; False: others, but no column for them
-    width = len(how["values"]) + other
-    codes = np.where((codes < 0) & given.notna() & other, width - 1, codes)
     shown = np.zeros((len(column), width))
     rows = np.flatnonzero(codes >= 0)
     shown[rows, codes[rows]] = 1.0
+    return np.column_stack([shown, *_scaled_means(given, how, fitted)])
+
+
+def slots(how: Reading) -> int:
+    """Return how many entries a row of a column has if zeros of a category are left out."""
+    if how["kind"] != "category" or "codes" in how:
+        return len(headings(how))
+    return 1 + (how["means"].shape[1] if "means" in how else 0)
+
+
+def apply_sparse(
+    column: Any, how: Reading, fitted: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what :func:`apply` does without the zeros of a category: entries (n, slots), and the columns they stand in."""
+    if how["kind"] != "category" or "codes" in how:
+        values = apply(column, how, fitted)
+        return values, np.broadcast_to(np.arange(values.shape[1], dtype=np.int32), values.shape)
+    given = keys(column)
+    codes, width = _places(given, how)
+    means = _scaled_means(given, how, fitted)
+    values = np.column_stack([codes >= 0, *means]).astype(float)
+    further = np.arange(width, width + values.shape[1] - 1)
+    return values, np.column_stack([codes.clip(0), np.broadcast_to(further, (len(codes), len(further)))])
+
+
+def _places(given: Any, how: Reading) -> tuple[np.ndarray, int]:
+    """Return the column of the one in each row (-1: zeros only), and the number of columns."""
+    import pandas as pd
+
+    known = [value for value in how["values"] if value is not None]
+    codes = pd.Index(known, dtype=object).get_indexer(given.to_numpy(dtype=object))
+    if "codes" in how:
+        return codes, 1
+    codes = np.where(given.isna(), len(known) if None in how["values"] else -1, codes)
+    other = how.get("other", False)  # absent: no others; False: others, but no column for them
+    width = len(how["values"]) + other
+    return np.where((codes < 0) & given.notna() & other, width - 1, codes), width
+
+
+def _scaled_means(given: Any, how: Reading, fitted: np.ndarray | None) -> list[np.ndarray]:
+    """Return the mean targets of a category of many values, in a list that is empty if there are none."""
     if "means" not in how:
-        return shown
+        return []
     means = fitted if fitted is not None else _means(given, how)
-    return np.column_stack([shown, (means - how["mean"]) / how["scale"]])
+    return [(means - how["mean"]) / how["scale"]]
 
 
 def _means(given: Any, how: Reading) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -49,7 +50,7 @@ def from_memory(
         graph, features = attributed(source, target, "load", name)
         extra = {} if graph.nodes is None else {"nodes": graph.nodes}
         return Dataset(graph, graph.y, "graph", name, features or None, extra=extra)
-    frame = frame_of(source)
+    frame = frame_of(source) if kind not in (None, "table", "text") else _framed(source)
     if frame is not None and kind in (None, "table"):
         return tables.as_table(frame, name, target, columns=columns)
     if frame is not None and kind == "text":
@@ -70,6 +71,30 @@ def _two_frames(source: Any) -> bool:
     """Whether these are a table of nodes and one of edges."""
     pair = isinstance(source, list | tuple) and len(source) == 2
     return pair and all(frame_of(part) is not None for part in source)
+
+
+def _framed(source: Any) -> Any:
+    """Return a frame, columns by name, records, or rows of words and numbers as a pandas frame; anything else as None."""
+    import pandas as pd
+
+    if isinstance(source, Mapping) and source and all(_dimensions(c) == 1 for c in source.values()):
+        try:
+            return pd.DataFrame({**source})
+        except ValueError as error:
+            raise errors.value("load", "columns must have one length", str(error)) from error
+    listed = isinstance(source, list | tuple) and len(source) > 0
+    if listed and all(isinstance(row, Mapping) for row in source):
+        return pd.json_normalize([*source])
+    mixed = listed and all(isinstance(row, list | tuple) and _is_mixed_row(row) for row in source)
+    if mixed or (isinstance(source, np.ndarray) and source.ndim == 2 and source.dtype.kind in "OUS"):
+        frame = pd.DataFrame(source).infer_objects()
+        return frame.set_axis([f"x{i}" for i in range(frame.shape[1])], axis=1)
+    return frame_of(source)
+
+
+def _is_mixed_row(row: Any) -> bool:
+    words = [isinstance(value, str) for value in row]
+    return any(words) and not all(words)
 
 
 def _kind_of(X: Any) -> str:

@@ -21,6 +21,7 @@ from corollary.data.dataset import Dataset
 from corollary.data.delimited import read_delimited
 from corollary.data.detect import Reading, told_kinds, typed
 from corollary.data.limits import allow
+from corollary.data.workbooks import sheet
 
 __all__ = [
     "READERS",
@@ -49,10 +50,16 @@ def as_table(
     rows = None
     if target is not None:
         target = _column(frame, target)
-        known = frame[target].notna().to_numpy()
+        known = frame[target].notna().to_numpy() & ~_endless(frame[target])
         rows = None if known.all() else with_target_only(known, name, f"a value of {str(target)!r}")
         frame = frame if rows is None else frame.iloc[rows]
     return _as_dataset(frame, name, target, source, read, rows)
+
+
+def _endless(column: Any) -> np.ndarray:
+    """Return which numbers are infinite: no value to learn from."""
+    plain = isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"
+    return np.isinf(column.to_numpy()) if plain else np.zeros(len(column), dtype=bool)
 
 
 def with_target_only(known: np.ndarray, name: str, what: str) -> np.ndarray:
@@ -104,6 +111,10 @@ def _target_values(column: Any) -> np.ndarray | None:
 
 def _numbers(frame: Any) -> np.ndarray:
     dtype = np.float32 if all(str(d).lower() == "float32" for d in frame.dtypes) else np.float64
+    if all(
+        isinstance(d, np.dtype) for d in frame.dtypes
+    ):  # NaN is the only gap there is: no second look at all
+        return np.asarray(frame.to_numpy(dtype=dtype))
     return np.asarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
 
 
@@ -180,18 +191,15 @@ def _read_parquet(path: Path) -> Any:
 
 
 def _read_excel(path: Path) -> Any:
-    """Read the first sheet of a workbook."""
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
         raise errors.missing("load", "openpyxl", "excel") from error
     import zipfile
 
-    import pandas as pd
-
     with _guarded(lambda: zipfile.ZipFile(path), path, "an Excel workbook") as archive:
         allow(path.name, 8 * sum(part.file_size for part in archive.infolist()), of=path.stat().st_size)
-    return _guarded(lambda: pd.read_excel(path, engine="openpyxl"), path, "an Excel workbook")
+    return _guarded(lambda: sheet(path), path, "an Excel workbook")
 
 
 def _read_json_lines(path: Path) -> Any:

@@ -21,6 +21,8 @@ table { border-collapse: collapse; margin: .6rem 0 }
 td, th { padding: .22rem .9rem .22rem 0; text-align: left; vertical-align: top }
 thead th, .board tr:first-child th { border-bottom: 1px solid #cbd2d9 } tbody tr:nth-child(even) { background: #f8fafc }
 td { overflow-wrap: break-word } .base td { color: #9a3412 } .wide { overflow-x: auto }
+.board td, .board th { font-size: .88rem; padding-right: .8rem } .board td { white-space: nowrap }
+.board td[colspan] { white-space: normal }
 """
 
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from corollary import plot
 from corollary.comparison.measures import classes, label_sets, labelled, several
+from corollary.data.columns import LEFT_OUT
 from corollary.data.dataset import Dataset
 from corollary.reporting.pages import Table
 
-__all__ = ["classified", "coefficients", "files_of", "importances", "predicted"]
+__all__ = ["cell", "classified", "coefficients", "files_of", "importances", "predicted"]
 
-WORST, COLUMNS, ROWS = 12, 6, 1000  # cases shown, features shown with them, rows that are permuted
+WORST, COLUMNS, ROWS = 12, 8, 1000  # cases shown, features shown with them, rows that are permuted
 
 
 def classified(model: Any, dataset: Dataset) -> Iterator[Any]:
@@ -91,10 +92,11 @@ def _worst_classes(dataset: Dataset, truth: Any, found: Any, right: np.ndarray) 
     order = order[(truth != found)[order]][:WORST]
     if not len(order):
         return
-    text = f"The {len(order)} cases in which the true class got the least probability."
+    cases = f"{len(order)} cases" if len(order) > 1 else "case"
+    text = f"The {cases} in which the true class got the least probability."
     numbers = _numbers(dataset)
     rows = [
-        (int(numbers[i]), truth[i], found[i], f"{right[i]:.3f}", *_described(dataset, numbers[i]))
+        (_row(dataset, numbers[i]), truth[i], found[i], f"{right[i]:.3f}", *_described(dataset, numbers[i]))
         for i in order
     ]
     headings = ("row", "true", "predicted", "probability of the true class", *_columns(dataset))
@@ -124,7 +126,7 @@ def predicted(model: Any, dataset: Dataset) -> Iterator[Any]:
         yield "Residuals", text, plot.residuals(said, truth)
         order = np.argsort(-np.abs(error[:, 0]), kind="stable")[:WORST]
         rows = [
-            (int(i), float(truth[i]), float(said[i]), float(error[i, 0]), *_described(dataset, i))
+            (_row(dataset, i), float(truth[i]), float(said[i]), float(error[i, 0]), *_described(dataset, i))
             for i in order
         ]
         headings = ("row", "true", "predicted", "error", *_columns(dataset))
@@ -150,6 +152,8 @@ def _nodes(dataset: Dataset) -> Any:
 
 
 def _columns(dataset: Dataset) -> list[str]:
+    if (given := dataset.extra.get("given")) is not None:
+        return [str(name) for name in given.columns[:COLUMNS]]
     if dataset.kind == "table" and "image_shape" not in dataset.extra and not hasattr(dataset.X, "tocsr"):
         names = dataset.feature_names or [f"x{i}" for i in range(dataset.X.shape[1])]
         return [str(name) for name in names[:COLUMNS]]
@@ -164,16 +168,40 @@ def files_of(dataset: Dataset) -> list[str]:
 
 
 def _described(dataset: Dataset, i: int) -> list[Any]:
+    if (given := dataset.extra.get("given")) is not None:  # as it stands in the file
+        return [cell(value) for value in given.iloc[i, :COLUMNS]]
     file = files_of(dataset)[i : i + 1] if dataset.kind != "table" else []
     if dataset.kind == "text":
-        text = " ".join(str(dataset.X[i]).split())
-        return [*file, text if len(text) <= 240 else text[:239] + "…"]
+        return [*file, _short(str(dataset.X[i]))]
     if file:
         return file
     if (nodes := _nodes(dataset)) is not None:
         return [nodes[i]]
     n = len(_columns(dataset))
     return [float(v) for v in np.asarray(dataset.X[i : i + 1]).ravel()[:n]] if n else []
+
+
+def _row(dataset: Dataset, i: int) -> int:
+    """Return the number of a sample: the row of its file, counted from 1, where that is known."""
+    given = dataset.extra.get("given")
+    known = given is not None and given.index.dtype.kind in "iu"
+    return int(given.index[i]) + 1 if known else int(i)
+
+
+def cell(value: Any) -> Any:
+    """Return a value of a frame as a person would write it."""
+    import pandas as pd
+
+    if pd.isna(value):
+        return ""
+    if isinstance(value, pd.Timestamp):
+        return str(value.date() if value == value.normalize() else value)
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else _short(str(value))
+
+
+def _short(text: str, most: int = 240) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _pictured(dataset: Dataset, order: np.ndarray, titles: list[str]) -> Any:
@@ -192,16 +220,24 @@ def importances(model: Any, dataset: Dataset) -> Iterator[Any]:
     """Yield how much worse the predictions of a table get when one column is shuffled (permutation importance)."""
     from sklearn.inspection import permutation_importance
 
-    if dataset.kind != "table" or hasattr(dataset.X, "tocsr") or "image_shape" in dataset.extra:
+    given = dataset.extra.get("given")
+    sparse = hasattr(dataset.X, "tocsr") and given is None
+    if dataset.kind != "table" or sparse or "image_shape" in dataset.extra:
         return
-    X, y = np.asarray(dataset.X)[:ROWS], np.asarray(dataset.y)[:ROWS]
+    y = np.asarray(dataset.y)[:ROWS]
+    if given is not None:  # a column of the file at a time, whatever numbers it became
+        used = {column["name"] for column in model.columns_ if column["kind"] not in LEFT_OUT}
+        X = given.iloc[:ROWS, [i for i, name in enumerate(given.columns) if str(name) in used]]
+    else:
+        X = np.asarray(dataset.X)[:ROWS]
     if not 2 <= X.shape[1] <= 200 or len(X) < 20:
         return
     scoring = "balanced_accuracy" if hasattr(model, "classes_") else "r2"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of classes that the held-out rows lack
         found = permutation_importance(model, X, y, n_repeats=5, random_state=0, scoring=scoring)
-    names = [str(name) for name in dataset.feature_names or [f"x{i}" for i in range(X.shape[1])]]
+    names = [*map(str, X.columns if given is not None else dataset.feature_names or ())]
+    names = names or [f"x{i}" for i in range(X.shape[1])]
     order = np.argsort(-found.importances_mean, kind="stable")[:20]
     text = f"How much {scoring.replace('_', ' ')} falls when a column is shuffled, mean and deviation of five shuffles."
     figure = plot.importances(

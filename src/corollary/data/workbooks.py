@@ -1,0 +1,64 @@
+"""Excel workbooks as frames: a sheet as people keep them, with a title above the table and names in two rows.
+
+Rows above the table that hold a single cell are left out, and so are empty rows and columns. The names of the columns stand
+in the first row; if the second holds words too, above columns of numbers, both are the names (``blood Na``): cells that were
+merged in the first row count for all columns below them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from corollary import errors
+from corollary.data.delimited import column_names, without_title
+
+__all__ = ["sheet"]
+
+_HEAD = 200  # rows that tell where the table begins
+
+
+def sheet(path: Path) -> Any:
+    """Return the first sheet of a workbook that is not empty, with a word about the others."""
+    import pandas as pd
+
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        names = book.sheet_names
+        for name in names:
+            raw = pd.read_excel(book, name, header=None)
+            raw = raw.dropna(axis=0, how="all").dropna(axis=1, how="all")
+            if len(raw):
+                break
+    if len(names) > 1:
+        others = ", ".join(repr(other) for other in names if other != name)
+        text = f"load: read sheet {name!r} of {path.name}; not read: {others}. Save another one as a file of its own."
+        warnings.warn(text, errors.CorollaryWarning, stacklevel=6)
+    return _table(raw) if len(raw) else raw
+
+
+def _table(raw: Any) -> Any:
+    cells = [["" if v != v or v is None else str(v) for v in row] for row in raw.head(_HEAD).to_numpy(object)]
+    skip, rows = without_title([(row, i) for i, row in enumerate(cells, 1)])
+    raw = raw.iloc[skip:]
+    if _two_rows(raw):
+        over = raw.iloc[0].ffill().fillna("").map(str)
+        under = raw.iloc[1].fillna("").map(str)
+        first = [" ".join(part for part in pair if part) for pair in zip(over, under)]
+        names, above = column_names([first, *rows[2:]])[0], 2
+    else:
+        names, above = column_names(rows)
+    body = raw.iloc[int(above) :].reset_index(drop=True)
+    names = [name or f"x{i}" for i, name in enumerate(names)]
+    return body.set_axis(names, axis=1).infer_objects()
+
+
+def _two_rows(raw: Any) -> bool:
+    """Whether the first two rows hold words only, and the second stands above numbers or dates."""
+    if len(raw) < 4:
+        return False
+    first, second, below = (raw.iloc[i] for i in (0, 1, slice(2, _HEAD)))
+    words = all(isinstance(v, str) for row in (first, second) for v in row.dropna())
+    full = second.notna().sum() >= raw.shape[1] - 1 and first.notna().any()
+    typed = [not any(isinstance(v, str) for v in below[c].dropna()) for c in raw.columns if second.notna()[c]]
+    return bool(words and full and sum(typed) > len(typed) / 2)
