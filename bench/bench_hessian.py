@@ -49,13 +49,13 @@ def work(draw: Draw) -> tuple[nn.Module, Tensor, Tensor]:
 def top(draw: Draw) -> Pair:
     """Largest eigenvalue of the Hessian of a network's loss
 
-    PyHessian stops when two of its iterates differ by a thousandth (its default), which says little of the error; ours
-    stops when its bound on the error is a thousandth, and must be at least as near to the value found with 1e-6.
+    PyHessian stops when two of its iterates differ by a thousandth (its default), which leaves errors of about half a percent;
+    ours stops when its bound on the error is that, and must be at least as near to the value found with 1e-6.
     """
     net, X, y = work(draw)
 
     def ours() -> float:
-        return float(eigenvalues(net, (X, y), tol=1e-3, ends="top").top[0])
+        return float(eigenvalues(net, (X, y), tol=5e-3, ends="top").top[0])
 
     def peer() -> float:
         from pyhessian import hessian

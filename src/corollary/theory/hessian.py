@@ -65,6 +65,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 MATRIX_LIMIT = 5000  # parameters of which the whole Hessian is formed
 PROBES, STEPS = 8, 60  # defaults of the density
+FEW = 25  # steps of Lanczos after each of which it is asked whether they are enough; beyond, every fifth
 
 Product = Callable[[Tensor], Tensor]
 
@@ -317,7 +318,7 @@ def lanczos(
             beta <= 10 * torch.finfo(start.dtype).eps * max(scale, torch.finfo(start.dtype).tiny) * m**0.5
         )
         found = Tridiagonal(np.array(alphas), np.array(betas), Q[: j + 1], 0.0 if closed else beta)
-        if closed or j == m - 1 or (enough is not None and j % 5 == 4 and enough(found)):
+        if closed or j == m - 1 or (enough is not None and (3 <= j < FEW or j % 5 == 4) and enough(found)):
             return found
         betas.append(beta)
         q = r / beta
