@@ -157,6 +157,8 @@ def relation(exam: Exam) -> None:
         "own": own,
         "chance": base.chance,
     }
+    if _other_codes(exam, base, own):
+        return
     model = _gain(exam)
     if model > max(0.15, 2 * gain_needed):
         if learned:
@@ -186,6 +188,20 @@ def relation(exam: Exam) -> None:
     if exam.subject.train.x is not None and getattr(exam.subject.train.x, "ndim", 2) > 2:
         sure -= 0.1  # flat features may miss what a net would see
     exam.find("no-signal", base.score, said, sure=sure, evidence=dict(base.held))
+
+
+def _other_codes(exam: Exam, base: Baselines, own: float) -> bool:
+    """Whether each part can be learned but not one from the other, on inputs that are alike: classes are coded otherwise."""
+    reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+    apart = np.isfinite(own) and np.isfinite(reached) and reached < 0.3 * min(own, base.gain)
+    if not apart or min(own, base.gain) < 0.4 or exam.has("distribution-shift"):
+        return False
+    said = (
+        f"training and validation targets can each be learned from their inputs ({base.gain:.2f} and {own:.2f}), "
+        f"but not the ones from the others ({reached:.2f})"
+    )
+    exam.find("misaligned-labels", reached, said, where="validation targets")
+    return True
 
 
 def _ranked(base: Baselines) -> bool:

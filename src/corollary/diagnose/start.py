@@ -303,6 +303,8 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         worst = min(seen)
         said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
         sure = 0.9 if not exam.has("saturated-units") else 0.6
+        if began is not None and began >= RATIO:
+            sure = 0.5  # it came on the way: something else brought it about
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
@@ -354,7 +356,8 @@ def _steps(exam: Exam) -> None:
         g, ratio = began
     if ratio < RATIO and not _does_well(exam) and _early_matters(exam, len(g)):
         said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
-        exam.find("vanishing-gradient", ratio, said, where=cell, sure=0.9, evidence={"profile": g})
+        sure = 0.5 if began is not None and began[1] >= RATIO else 0.9  # or it came on the way
+        exam.find("vanishing-gradient", ratio, said, where=cell, sure=sure, evidence={"profile": g})
 
 
 def _profile(exam: Exam, net: Any, rows: Any) -> tuple[np.ndarray, float] | None:
