@@ -14,7 +14,7 @@ from corollary import MLPClassifier, NNGPClassifier, NTKClassifier, Training, da
 from corollary.metrics import calibration_error
 from results.tables import at_least, page
 
-SPLITS, TRAIN, TEST = 3, 4000, 1000
+SPLITS, TRAIN, TEST = 2, 4000, 1000
 FEW = 1500  # of the training digits teach the candidates among which each model chooses; the others judge
 PLAN = Training(epochs=30, early_stopping=True, patience=5)
 CHOICES: dict[str, list[tuple[str, Any]]] = {
