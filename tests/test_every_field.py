@@ -104,15 +104,19 @@ IMAGES = {
     "RotationPretrainer",
     "Segmenter",
 }  # of those whose sample data are images
+COUNTED = {
+    "BERTClassifier",
+    "TextCNN",
+}  # beside the words these read scores of counted phrases, which are real numbers
 REFUSED = {
-    "adversary": FREE | CODES,
+    "adversary": FREE | CODES - COUNTED,
     "augment": set(MODELS) - IMAGES,
     "curriculum": FREE,
     "curriculum self-paced": FREE,
-    "input_noise": CODES,
+    "input_noise": CODES - COUNTED,
     "label_smoothing": FREE | NO_CLASSES,
     "mixup": FREE | CODES | RAGGED,
-    "spectral jacobian": FREE | CODES,
+    "spectral jacobian": FREE | CODES - COUNTED,
     "target_noise": FREE | {"BERTAnswerer"},
     **{name: {"GAN"} for name in ("accumulate", "early_stopping", *LOOKS)},
 }
@@ -152,7 +156,8 @@ def test_each_field_alone_trains_or_says_why_not(name):
         metrics = learner.step()
         assert metrics and np.isfinite([*metrics.values()]).all(), field
         after = [*learner.module.parameters()]
-        assert any(not np.array_equal(a, b.detach()) for a, b in zip(before, after)), field
+        moved = any(not np.array_equal(a, b.detach()) for a, b in zip(before, after))
+        assert moved or field in LOOKS, field  # a line search may find nothing better
         if field == "norm_ball":
             first = learner.players[0]  # of a game the others may not have moved yet
             assert sum(float(p.detach().square().sum()) for p in first.matrices) <= 0.25 * 1.0001
