@@ -17,8 +17,8 @@ SEEDS = {
     "grid": int(os.environ.get("RINGS_GRID_SEEDS", "2")),
 }
 EPOCHS = {
-    "ring": int(os.environ.get("RINGS_EPOCHS", "20")),
-    "grid": int(os.environ.get("RINGS_EPOCHS", "20")) * 2,
+    "ring": int(os.environ.get("RINGS_EPOCHS", "100")),
+    "grid": int(os.environ.get("RINGS_EPOCHS", "100")) * 2,
 }
 CACHE = os.environ.get("RINGS_CACHE")  # a folder: what was measured before is not measured again
 LOSSES = ("minimax", "non-saturating", "wasserstein", "wasserstein-gp")
