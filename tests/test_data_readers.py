@@ -92,7 +92,7 @@ def test_the_encoder_meets_new_categories_missing_numbers_and_dates():
         {"n": [1.0, np.nan, 3.0], "c": ["a", "b", None], "d": pd.to_datetime(["2020-01-01"] * 3)}
     )
     fitted = data.encoder().fit(frame)
-    names = ["n", "n is missing", "c=a", "c=b", "c=None", "d"]
+    names = ["n", "n is missing", "c=a", "c=b", "c is missing", "d"]
     assert fitted.get_feature_names_out().tolist() == names
     other = pd.DataFrame({"n": [2.0, None], "c": ["z", None], "d": pd.to_datetime(["2020-01-01"] * 2)})
     expected = [[0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0]]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["complain", "note", "say", "show_json", "table"]
+__all__ = ["complain", "note", "quoted", "say", "show_json", "table"]
 
 
 def say(text: str) -> None:
@@ -41,6 +43,15 @@ def show_json(value: Any) -> None:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is typed in a shell.
+
+    >>> quoted("gekündigt"), quoted("unit price")
+    ('gekündigt', "'unit price'")
+    """
+    return name if re.fullmatch(r"[\w.,:+-]+", name) else shlex.quote(name)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:

@@ -133,7 +133,11 @@ def _wrong_cases(board: Any, path: Path) -> Part:
         index = held.X.index
         rows = [(int(index[row[0]]) + 1, *row[1:4], *map(cell, raw[row[0]])) for row in list(worst.rows)[:8]]
         found["Worst cases"] = (
-            worst._replace(headings=(*worst.headings[:4], *held.X.columns), rows=rows),
+            worst._replace(
+                text="Those in which the true class got the least probability.",
+                headings=(*worst.headings[:4], *held.X.columns),
+                rows=rows,
+            ),
             None,
         )
         for row in rows[:3]:
@@ -171,10 +175,10 @@ def _resumed(directory: Path) -> Part:
     alone.wait()
     sums = [_checksum(folder / "model.safetensors") for folder in (whole, killed)]
     same = "the same bits" if sums[0] == sums[1] else "NOT the same bits"
-    how = "killed in the middle" if cut else "was done before it could be killed"
-    say(f"   left alone  {sums[0]}\n   {how}, resumed  {sums[1]}: {same}")
+    how = "was killed in the middle (SIGKILL) and" if cut else "was done before it could be killed, and"
+    say(f"   left alone  {sums[0]}\n   resumed     {sums[1]}: {same}")
     text = f"<p class=big>{same}</p><p>Two fits of one network, 10 epochs each. One process was left alone; the other "
-    text += f"{how} (SIGKILL) and resumed from its last checkpoint. SHA-256 of their weights:</p>"
+    text += f"{how} resumed from its last checkpoint. SHA-256 of their weights:</p>"
     return (
         "A fit killed and resumed",
         f"{text}<pre>left alone          {sums[0]}\nkilled and resumed  {sums[1]}</pre>",

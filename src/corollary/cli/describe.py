@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from shlex import quote
 from typing import Any
 
 from corollary.catalog import Entry
+from corollary.cli.console import quoted
 
 __all__ = ["COLUMN_FACTS", "describe", "describe_columns", "formulas_of"]
 
@@ -46,7 +46,7 @@ def describe_columns(dataset: Any, target: str | None = None) -> list[dict[str, 
         values = _series(frame.iloc[:, i] if frame is not None else dataset.X[:, i])
         done = _what_is_done(how, dataset.extra.get("columns", {}).get(how["name"], {}))
         if how["name"] == guess:
-            done += f"; probably the target: --target {quote(guess)}"
+            done += f"; probably the target: --target {quoted(guess)}"
         facts = (how["name"], how["kind"], int(values.isna().sum()), int(values.nunique()), done)
         rows.append(dict(zip(COLUMN_FACTS, facts)))
     if dataset.y is not None and target is not None:

@@ -8,14 +8,13 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from corollary import errors
 from corollary.catalog import Entry
-from corollary.cli.console import note
+from corollary.cli.console import note, quoted
 from corollary.data.detect import KINDS_OF_COLUMN
 from corollary.data.tables import guess_target
 from corollary.engine.loop import STOPS, OutOfTime, time_box
@@ -184,7 +183,7 @@ def _check_target(entry: Entry, dataset: Any, source: str) -> None:
         names = [str(name) for name in dataset.feature_names or ()]
         guess = guess_target(dataset) if dataset.kind == "table" else None
         shown = f" Columns: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}." if names else ""
-        do = f"Add --target {quote(guess) if guess else 'NAME'}.{shown}"
+        do = f"Add --target {quoted(guess) if guess else 'NAME'}.{shown}"
     raise errors.value(entry.name, "fit needs a target to learn from", f"{source} without one", do)
 
 

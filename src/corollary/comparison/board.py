@@ -146,7 +146,8 @@ class Leaderboard:
 
         head = f"<p><b>{html.escape(self.verdict)}</b></p><p class=soft>Ranked by {html.escape(self.metric)}"
         head += f": {html.escape(self.why)}." if self.why else "."
-        head += f" Mean ± half of the 95 % interval over {self.n_splits} splits; = is not told apart from the first.</p>"
+        over = f"Mean ± half of the 95 % interval over {self.n_splits} splits; = is not told apart from the first."
+        head += f" {over if self.n_splits > 1 else 'On one split.'}</p>"
         notes = "".join(f"<p class=soft>{html.escape(note)}</p>" for note in self.notes)
         text = head + self._table() + self._strips() + notes
         if path is not None:

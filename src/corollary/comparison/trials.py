@@ -159,7 +159,7 @@ def try_out(
         if not trial.scores:
             trial.error = f"no finite score: {found}"
     except OutOfTime:
-        trial.error = f"no result within {seconds:g} s" if not trial.seconds else "measuring took too long"
+        trial.error = f"no result within {seconds:.3g} s" if not trial.seconds else "measuring took too long"
     except (KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:

@@ -160,7 +160,8 @@ def headings(how: Reading) -> list[str]:
         return [f"{name} topic {i}" for i in range(how["components"].shape[0])]
     if "codes" in how:
         return [name]
-    shown = [f"{name}={value}" for value in how["values"]] + [f"{name}=other"] * how.get("other", False)
+    shown = [f"{name} is missing" if value is None else f"{name}={value}" for value in how["values"]]
+    shown += [f"{name}=other"] * how.get("other", False)
     means = how["means"].shape[1] if "means" in how else 0
     return shown + [f"{name} mean target" + (f" {i}" if means > 1 else "") for i in range(means)]
 
