@@ -372,7 +372,8 @@ def _thin(n: int, parts: Iterable[Any], counts: list[int], widths: list[int]) ->
 
     values, places = np.empty((n, sum(counts))), np.empty((n, sum(counts)), dtype=np.int32)
     for part, count, end, before in zip(parts, counts, np.cumsum(counts), np.cumsum([0, *widths])):
-        values[:, end - count : end], inside = _read(*part, make=apply_sparse)
+        column, how, owner, fitted = part
+        values[:, end - count : end], inside = _read(column, how, owner, fitted, apply_sparse)
         places[:, end - count : end] = inside + before
     starts = np.arange(0, values.size + 1, sum(counts))
     made = csr_matrix((values.ravel(), places.ravel(), starts), shape=(n, sum(widths)))

@@ -322,7 +322,7 @@ def _parsed(path: Path, dialect: Dialect, as_text: Any) -> Any:
 
 def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
     if dialect.separator not in (" ", "::") and not is_packed(path):  # pandas is quickest with a path
-        where = {"skiprows": dialect.skip, "header": 0 if dialect.header else None}
+        where: dict[str, Any] = {"skiprows": dialect.skip, "header": 0 if dialect.header else None}
         where |= {"encoding": dialect.encoding, "compression": None}
         if (
             dialect.plain and not options["dtype"]
