@@ -1,4 +1,4 @@
-"""neural-tangents, in an environment of its own, asked by line: ``python bench/elsewhere.py (infinite | empirical) DATA.npz``.
+"""neural-tangents, in an environment of its own, asked by line: ``python bench/elsewhere.py DATA.npz``.
 
 It needs a jax that no other peer can live with; ``PYTHON`` below says how to make the environment. Each line on standard input
 is one computation; "save PATH" writes the last result. This file runs in that environment, and imports nothing of ours.
@@ -24,15 +24,15 @@ PYTHON = os.environ.get("NEURAL_TANGENTS_PYTHON", "/tmp/neural-tangents/bin/pyth
 class Elsewhere:
     """The other side's process, started at its first call."""
 
-    def __init__(self, what: str, **data: Any) -> None:
-        self.what, self.data = what, data
+    def __init__(self, **data: Any) -> None:
+        self.data = data
         self.folder = Path(tempfile.mkdtemp())
         self.process: subprocess.Popen[str] | None = None
 
     def _ask(self, word: str) -> None:
         if self.process is None:
             np.savez(self.folder / "data.npz", **self.data)
-            command = [PYTHON, __file__, self.what, str(self.folder / "data.npz")]
+            command = [PYTHON, __file__, str(self.folder / "data.npz")]
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(word + "\n")
@@ -69,28 +69,13 @@ def _infinite(data: Any) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(call(X))[1]
 
 
-def _empirical(data: Any) -> Callable[[], Any]:
-    import jax
-    from neural_tangents import NtkImplementation, empirical_ntk_fn, stax
-
-    weights = [jax.numpy.asarray(data[f"weight{i}"].T) for i in range(3)]
-    biases = [jax.numpy.asarray(data[f"bias{i}"])[None] for i in range(3)]
-    dense = [stax.Dense(w.shape[1], W_std=1.0, b_std=1.0, parameterization="ntk") for w in weights]
-    apply = stax.serial(dense[0], stax.Relu(), dense[1], stax.Relu(), dense[2])[1]
-    parameters = [(weights[0], biases[0]), (), (weights[1], biases[1]), (), (weights[2], biases[2])]
-    how = NtkImplementation.STRUCTURED_DERIVATIVES
-    kernel = jax.jit(empirical_ntk_fn(apply, trace_axes=(-1,), vmap_axes=0, implementation=how))
-    X = jax.numpy.asarray(data["X"])
-    return lambda: jax.block_until_ready(kernel(X, None, parameters))
-
-
-def main(what: str, path: str) -> None:
+def main(path: str) -> None:
     """Serve."""
     import jax
 
     data = np.load(path)
     jax.config.update("jax_enable_x64", data["X"].dtype == np.float64)
-    call, found = {"infinite": _infinite, "empirical": _empirical}[what](data), None
+    call, found = _infinite(data), None
     for line in sys.stdin:
         word, _, where = line.strip().partition(" ")
         if word == "save":
@@ -102,4 +87,4 @@ def main(what: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1])
