@@ -21,7 +21,8 @@ CHUNK = 50  # samples whose Jacobians are held at a time: more do not fit into m
 def _same(ours: Tensor, peer: Any) -> dict[str, float]:
     peer = torch.from_numpy(peer.fetch()) if isinstance(peer, Elsewhere) else peer
     gap = float((ours - peer).abs().max() / peer.abs().max())
-    if gap > 1e-4:
+    # in single precision an angle of zero, on the peer's diagonal, is rounded by the root of the precision
+    if gap > (3.5e-4 if peer.dtype == torch.float32 else 1e-4):
         raise AssertionError(f"the kernels differ by {gap:.1e}")
     return {"difference": gap}
 
