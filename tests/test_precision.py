@@ -44,13 +44,13 @@ def test_mixed_precision_on_float64(name):
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
 def test_half_precision_learns_nearly_the_same(precision):
     X, y = testing.sample_data("table")
-    model = MLPClassifier((8,), training=Training(epochs=30, early_stopping=True), random_state=0)
+    model = MLPClassifier((8,), training=Training(epochs=30, learning_rate=0.01), random_state=0)
     with Run(precision=precision):
         half = clone(model).fit(X, y)
     own = clone(model).fit(X, y)
     assert half.module_[0].weight.dtype == torch.float64
-    # bfloat16 keeps 8 bits, a relative error of 2**-9 a product; 30 epochs move the weights by less than 1.
-    np.testing.assert_allclose(half.predict_proba(X), own.predict_proba(X), atol=0.1)
+    # bfloat16 keeps 8 bits: steps below 2**-9 of a weight are lost, hence the rate; probabilities stay near.
+    np.testing.assert_allclose(half.predict_proba(X), own.predict_proba(X), atol=0.2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -184,6 +184,8 @@ def test_what_says_that_it_shares_does(monkeypatch):
         cls = entry.load()
         if issubclass(cls, GradientTrained):
             continue  # batches are divided by the gradient learner
+        if entry.load().__module__.startswith("corollary.bayes"):
+            continue  # chains are divided, and gathered only where there are several processes
         model = cls(**(cls._test_params() if hasattr(cls, "_test_params") else {}))
         X, y = model._test_data() if hasattr(model, "_test_data") else sample_data(model.input)
         sums.clear()

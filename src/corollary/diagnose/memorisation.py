@@ -84,9 +84,11 @@ def memorisation(
     --------
     >>> import torch
     >>> from corollary.diagnose import memorisation
-    >>> X = torch.cat([torch.randn(40, 2) - 3, torch.randn(40, 2) + 3])
+    >>> noise = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
+    >>> X = noise + 3 * (torch.arange(80) >= 40).float()[:, None].mul(2).sub(1)
     >>> y = (torch.arange(80) >= 40).long()
-    >>> y[5] = 1  # a wrong label
+    >>> X[5] = torch.tensor([-9.0, -9.0])  # far out,
+    >>> y[5] = 1  # and of the other class: only who has seen it knows
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     >>> int(memorisation(net, (X, y), models=8).rows[0])
     5

@@ -523,7 +523,7 @@ class Lasso(Regressor, Estimator):
             model.fit(X, y, weight)
         names = ("coef_", "intercept_", "dual_gap_", "n_iter_")
         w, intercept, gap, sweeps = (getattr(model, name) for name in names)
-        return {"w": w, "intercept": float(intercept), "gap": float(gap), "sweeps": int(sweeps)}
+        return {"w": w + 0.0, "intercept": float(intercept), "gap": float(gap), "sweeps": int(sweeps)}
 
     def _from_sums(self, X: Source, y: np.ndarray, weight: Any) -> FromSums:
         total, mean, S = moments_of(X, y.astype(np.float64)[:, None], weight)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from corollary import errors, losses
 from corollary.base import Data, Transformer, as_tensor
-from corollary.engine.batches import Batch
+from corollary.engine.batches import Batch, typed
 from corollary.engine.objective import Supervised
 from corollary.engine.random import seeded
 from corollary.engine.sources import batches_of
@@ -219,7 +219,7 @@ class BaseNet(GradientTrained):
         learner = super()._descend(objective, batches, **options)
         first = next(iter(learner.batches.epoch(None, TRIAL, 0)))
         with seeded(0):
-            try_out(learner.module, objective, first, type(self).__name__)
+            try_out(learner.module, objective, typed(learner.module, first), type(self).__name__)
         return learner
 
     def _load_attributes(self, fitted: dict[str, Any]) -> None:

@@ -164,11 +164,11 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
     Examples
     --------
     >>> from corollary import SequenceForecaster
-    >>> wave = np.sin(0.3 * np.arange(60.0))
-    >>> model = SequenceForecaster(horizon=3, width=16, random_state=0).fit([wave] * 16)
-    >>> bool(np.abs(model.predict([wave[:40]])[0, :, 0] - wave[40:43]).max() < 0.3)
+    >>> wave = np.sin(0.3 * np.arange(200.0))
+    >>> model = SequenceForecaster(horizon=3, width=16, random_state=0).fit([wave] * 4)
+    >>> bool(np.abs(model.predict([wave[:150]])[0, :, 0] - wave[150:153]).max() < 0.2)
     True
-    >>> low, high = model.predict_interval([wave[:40]], coverage=0.9)
+    >>> low, high = model.predict_interval([wave[:150]], coverage=0.9)
     >>> low.shape
     (1, 3, 1)
     """
