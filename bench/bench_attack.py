@@ -110,7 +110,8 @@ def pgd_foolbox(draw: Draw) -> Pair:
 def deepfool_torchattacks(draw: Draw) -> Pair:
     """DeepFool, against torchattacks
 
-    It attacks one image at a time; ours all at once, and drops those that are fooled.
+    It attacks one image at a time; ours all at once, and drops those that are fooled. The larger the images and the
+    network, the more of the time are convolutions, which a batch does not make cheaper.
     """
     import torchattacks
 

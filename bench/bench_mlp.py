@@ -51,7 +51,10 @@ def equal_loss(w: Work) -> Any:
 
 @claim("mlp-scikit-learn", peer="scikit-learn", aim=1.2)
 def against_scikit_learn(draw):
-    """MLP classifier fit"""
+    """MLP classifier fit
+
+    Both sides make the same small products, one batch after another; only the bookkeeping around them differs.
+    """
     from sklearn.neural_network import MLPClassifier
 
     w = work(draw)
