@@ -17,7 +17,7 @@ from corollary.embeddings.vectors import WordVectors
 from results.tables import at_least, page, spread
 
 DIMENSION, EPOCHS, SEEDS = 100, 5, (0, 1, 2)
-TEXT = """Vectors of {d} dimensions from the first quarter of the training part of WikiText-2 ({tokens} lower-case tokens),
+TEXT = """Vectors of {d} dimensions from the first half of the training part of WikiText-2 ({tokens} lower-case tokens),
 words that occur at least five times, window 5, five negatives, {e} passes for the skip-grams. *WordSim-353* and *SimLex-999*:
 Spearman's correlation with people's judgements, over pairs of known words. *Analogies*: share of right first answers to the
 questions of known words. Mean ± standard deviation over {seeds} seeds (one run where nothing is drawn); *random vectors* are the
@@ -31,7 +31,7 @@ def sentences() -> list[list[str]]:
     found = data.load("wikitext-2")
     lines = (line for i in found.extra["split"][0] for line in found.X[i].lower().split("\n"))
     texts = [words for line in lines if len(words := re.findall(r"[a-z]+|[0-9]+", line)) > 1]
-    return texts[: len(texts) // 4]
+    return texts[: len(texts) // 2]
 
 
 def gensim(texts: list[list[str]], seed: int) -> WordVectors:
