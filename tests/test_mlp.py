@@ -158,3 +158,12 @@ def test_batches_of_one_row_only():
     plan = Training(epochs=30, batch_size=1, learning_rate=1e-2)
     model = MLPClassifier((16,), norm="batch", training=plan, random_state=0).fit(X, X[:, 0] > 0)
     assert model.score(X, X[:, 0] > 0) > 0.8
+
+
+def test_weights_start_in_glorot_s_range():
+    """Uniform within sqrt(6 / (fan in + fan out)), of which torch's own start would fill about half."""
+    plan = Training(epochs=1, learning_rate=1e-12)
+    model = MLPClassifier((50,), training=plan, random_state=0).fit(np.eye(100), np.arange(100) % 2)
+    for W in model.coefs_:
+        bound = np.sqrt(6 / sum(W.shape))
+        assert 0.9 * bound < np.abs(W).max() <= bound + 1e-9

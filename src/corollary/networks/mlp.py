@@ -163,11 +163,9 @@ class _BaseMLP(GradientTrained):
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)
         options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
         module = MLP(widths, self.activation, **options)
-        for layer in module.modules():
+        for layer in module.modules():  # as scikit-learn starts: wider than torch does, off the ground sooner
             if isinstance(layer, nn.Linear) and layer.weight.is_leaf:  # not one that is normalised
-                nn.init.xavier_uniform_(
-                    layer.weight
-                )  # as scikit-learn's: wider than torch's, off the ground sooner
+                nn.init.xavier_uniform_(layer.weight)
         return module.to(getattr(torch, self.dtype_))
 
     def _measure(self, data: Data) -> None:
