@@ -17,7 +17,7 @@ def stub() -> str:
     systems = {e.name: e.module for e in catalog.entries() if e.module.startswith("corollary.")}
     names = {**systems, **corollary._TOOLS}
     lines = ["# Written by `make docs` from the catalog.", ""]
-    lines += [f"from corollary import {room} as {room}" for room in sorted(corollary._ROOMS)]
+    lines += [f"from corollary import {module} as {module}" for module in sorted(corollary._MODULES)]
     by_place = sorted(((module, name) for name, module in names.items()), key=_order)
     lines += [f"from {module} import {name} as {name}" for module, name in by_place]
     return "\n".join([*lines, "", "__version__: str", ""])

@@ -1,4 +1,4 @@
-"""The border: every accepted form of every kind, and every complaint."""
+"""Validation of inputs: every accepted form of every kind, and every complaint."""
 
 import subprocess
 import sys

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from corollary.border import HASH_BLOCK, digest
 from corollary.data import Graph, ImageFolder, ParquetTable
 from corollary.data.sources import as_source
+from corollary.validation import HASH_BLOCK, digest
 
 
 def arrays(rng):

@@ -23,7 +23,7 @@ ORDER = [
     ["data"],
     ["engine"],
     ["linalg"],
-    ["border"],
+    ["validation"],
     ["roles"],
     ["roletable"],
     ["base"],

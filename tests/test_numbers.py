@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from corollary import catalog
-from corollary.border import finite
 from corollary.networks import MLPRegressor
 from corollary.testing import outputs, sample_data
+from corollary.validation import finite
 
 TABLES = list(dict.fromkeys(e.name for e in catalog.entries(kind="estimator", input="table")))
 MEMBERS = {

@@ -1,4 +1,4 @@
-"""One table of roles drives the doors and the tests."""
+"""One table of roles drives compare, reports, the command line and the tests."""
 
 from importlib import import_module
 

@@ -12,12 +12,12 @@ import torch
 import corollary
 from corollary import PCA, GaussianMixture, LinearRegression, LogisticRegression, Ridge, Run
 from corollary.base import roles
-from corollary.border import as_tensor
 from corollary.data import ParquetTable
 from corollary.data import sources as disk
 from corollary.engine import sources as engine
 from corollary.engine.sources import blocks, gathered
 from corollary.linalg.moments import moments_of
+from corollary.validation import as_tensor
 
 N, D = 420, 5
 

@@ -36,7 +36,7 @@ _TOOLS = {
     "report": "corollary.reporting",
     "save": "corollary.io",
 }
-_ROOMS = {
+_MODULES = {
     "attack", "base", "callbacks", "catalog", "data", "diagnose", "errors", "formulas", "io", "linalg", "metrics", "nn", "optim",
     "plot", "roletable", "testing", "theory",
     "bayes", "completion", "connectionism", "embeddings", "generative", "graphs", "language", "linear", "mixtures",
@@ -47,7 +47,7 @@ _ROOMS = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"corollary.{name}")
     if name in _TOOLS:
         return getattr(import_module(_TOOLS[name]), name)
@@ -68,4 +68,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from importlib import import_module
 
-    return sorted({*_TOOLS, *_ROOMS, *import_module("corollary.catalog").list(), "__version__"})
+    return sorted({*_TOOLS, *_MODULES, *import_module("corollary.catalog").list(), "__version__"})

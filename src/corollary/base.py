@@ -32,7 +32,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from corollary import errors, io, shapes
-from corollary.border import SCALE, as_tensor, broke_down, check_count, digest, to_numpy
 from corollary.data import kinds
 from corollary.data.columns import (
     as_columns,
@@ -68,6 +67,7 @@ from corollary.roles import (
     roles,
 )
 from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record, Text
+from corollary.validation import SCALE, as_tensor, broke_down, check_count, digest, to_numpy
 
 __all__ = [
     "Classifier",

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
-from corollary.border import check_target
 from corollary.data.multilabel import indicators
 from corollary.data.sources import Source
 from corollary.engine.budget import Budget
@@ -26,6 +25,7 @@ from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.shapes import Array, Count, Flag, Maybe, Module
 from corollary.tuning import Tunable
+from corollary.validation import check_target
 
 __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
 

@@ -17,12 +17,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.border import as_given, check_complete, check_count, check_target, finite, to_numpy
 from corollary.data.dataset import Dataset
 from corollary.data.labels import as_names, names_to_keep, places, places_of_pairs
 from corollary.data.multilabel import indicators, label_sets
 from corollary.data.ratings import check_ratings
 from corollary.shapes import Flag, Labels, Maybe
+from corollary.validation import as_given, check_complete, check_count, check_target, finite, to_numpy
 
 __all__ = [
     "Classifier",

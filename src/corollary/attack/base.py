@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.attack.balls import lengths
-from corollary.border import as_given, as_tensor, to_numpy
 from corollary.engine.random import generator
 from corollary.gradient import known_codes
+from corollary.validation import as_given, as_tensor, to_numpy
 
 __all__ = [
     "Attack",

@@ -16,7 +16,7 @@ from corollary import errors
 from corollary.attack.base import prepare
 from corollary.attack.deepfool import deepfool
 from corollary.attack.pgd import fgsm, pgd
-from corollary.border import to_numpy
+from corollary.validation import to_numpy
 
 __all__ = ["RobustnessCurve", "evaluate"]
 

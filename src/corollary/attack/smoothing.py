@@ -32,8 +32,8 @@ from sklearn.utils import check_random_state
 
 from corollary import errors
 from corollary.attack.base import Given, prepare
-from corollary.border import as_given
 from corollary.engine.random import generator
+from corollary.validation import as_given
 
 __all__ = ["Certificate", "clopper_pearson", "smooth"]
 

@@ -36,13 +36,13 @@ from corollary.bayes import diagnostics
 from corollary.bayes.density import Posterior
 from corollary.bayes.hmc import HMC
 from corollary.bayes.sampler import Sampler, collected, warn_of
-from corollary.border import as_given
 from corollary.engine.random import seeded
 from corollary.metrics.calibration import calibration_error
 from corollary.networks.net import build
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
 from corollary.shapes import Array, Count, Dtype, Number, Record
+from corollary.validation import as_given
 
 __all__ = ["BayesianClassifier", "BayesianRegressor", "Network"]
 

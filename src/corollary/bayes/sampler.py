@@ -26,12 +26,12 @@ from corollary.base import Data, Estimator
 from corollary.bayes import diagnostics
 from corollary.bayes.adaptation import COVARIANCES, DualAveraging, Spread, windows
 from corollary.bayes.density import Posterior, Target, as_start
-from corollary.border import digest
 from corollary.engine.draws import Draws
 from corollary.engine.learner import Iteration, Metrics, State
 from corollary.engine.random import generator
 from corollary.engine.run import current
 from corollary.shapes import Array, Choice, Count, Number, Record
+from corollary.validation import digest
 
 __all__ = ["AdaptiveChains", "AdaptiveSampler", "Chains", "Sampler"]
 

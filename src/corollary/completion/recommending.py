@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Recommender, check_count
-from corollary.border import finite
 from corollary.data.labels import as_names
 from corollary.data.ratings import check_ratings
+from corollary.validation import finite
 
 __all__ = ["Explanation", "FactorRecommender"]
 

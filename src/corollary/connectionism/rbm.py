@@ -35,9 +35,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Data, Estimator, Generator, Transformer
-from corollary.border import as_given
 from corollary.engine.learner import Iteration, Metrics
 from corollary.shapes import Array, Maybe, Seed
+from corollary.validation import as_given
 
 __all__ = ["BernoulliRBM", "free_energy"]
 

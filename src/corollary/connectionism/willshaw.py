@@ -37,9 +37,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
-from corollary.border import to_numpy
 from corollary.engine.learner import Iteration, Metrics
 from corollary.shapes import Array, Count, Flag, Number
+from corollary.validation import to_numpy
 
 __all__ = ["Capacity", "WillshawMemory"]
 

@@ -8,7 +8,7 @@
 
 ``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` and ``splits`` hold some of
 any kind of data out, ``numeric`` makes a table of mixed columns one of numbers. ``corollary.data.kinds``
-holds the checks at the border of every model, ``corollary.data.augment`` the image augmentation,
+validates the inputs of every model, ``corollary.data.augment`` the image augmentation,
 ``corollary.data.sources`` what is read batch by batch: memory maps, Parquet, image folders, torch data sets.
 """
 

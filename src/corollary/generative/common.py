@@ -17,13 +17,13 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.base import Data, Generator, as_tensor
-from corollary.border import as_given, check_count, check_target, finite
 from corollary.data import kinds
 from corollary.engine.batches import TensorBatches
 from corollary.engine.training import Training
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
 from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, Plain, Record
+from corollary.validation import as_given, check_count, check_target, finite
 
 __all__ = ["ExactDensity", "GenerativeModel"]
 

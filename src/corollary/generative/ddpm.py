@@ -47,13 +47,13 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, Density
-from corollary.border import as_given, check_count
 from corollary.engine.batches import Batch
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.generative.common import GenerativeModel
 from corollary.generative.denoisers import denoiser
 from corollary.shapes import Number
+from corollary.validation import as_given, check_count
 
 __all__ = ["DDPM", "Levels", "betas", "noisy"]
 

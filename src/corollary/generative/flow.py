@@ -31,7 +31,6 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, Transformer
-from corollary.border import as_given
 from corollary.engine.batches import Batch
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
@@ -48,6 +47,7 @@ from corollary.nn.flows import (
     Squeeze,
 )
 from corollary.nn.mlp import MLP
+from corollary.validation import as_given
 
 __all__ = ["Flow", "FlowModule", "MultiScale", "log_standard_normal"]
 

@@ -36,13 +36,13 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data
-from corollary.border import as_given
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.player import Player
 from corollary.engine.training import Training
 from corollary.generative.adversaries import Adversaries
 from corollary.generative.common import CHUNK, GenerativeModel
 from corollary.metrics.neighbours import Balls
+from corollary.validation import as_given
 
 __all__ = ["GAN", "critic_loss", "generator_loss", "gradient_penalty", "slope_penalty"]
 

@@ -29,13 +29,13 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, as_tensor
-from corollary.border import as_given
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.generative.scaling import grid_step
 from corollary.nn.pixels import PixelNetwork
 from corollary.shapes import Count
+from corollary.validation import as_given
 
 __all__ = ["PixelCNN", "levels_in", "logistic_mixture"]
 

@@ -32,12 +32,12 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data
-from corollary.border import as_given, check_count
 from corollary.engine.batches import Batch
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.generative.denoisers import denoiser
 from corollary.generative.sde import SDE, VE, VP, integrate, reverse
+from corollary.validation import as_given, check_count
 
 __all__ = ["ScoreModel", "ScoreNetwork", "divergence", "score_loss"]
 

@@ -26,12 +26,12 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.base import Data, Estimator
-from corollary.border import to_numpy
 from corollary.data import kinds
 from corollary.engine.learner import Once, State
 from corollary.kernels import solvers
 from corollary.shapes import Array, Count, Dtype, List, Maybe, Number, Text
 from corollary.theory.infinite import ACTIVATIONS, MEMORY, ROOT_TWO, infinite_kernels
+from corollary.validation import to_numpy
 
 __all__ = ["Wide"]
 

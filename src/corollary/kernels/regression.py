@@ -12,12 +12,12 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.base import Data, Regressor
-from corollary.border import as_given, finite, to_numpy
 from corollary.engine.learner import State
 from corollary.kernels import solvers
 from corollary.kernels.base import Wide
 from corollary.shapes import Count, Maybe, Number
 from corollary.theory.infinite import ROOT_TWO
+from corollary.validation import as_given, finite, to_numpy
 
 __all__ = ["NNGP", "NTKRegressor"]
 

@@ -25,7 +25,6 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from corollary.base import Data, Transformer, as_tensor
-from corollary.border import check_target
 from corollary.data.kinds import check_texts
 from corollary.engine.batches import Batch
 from corollary.engine.ragged import Ragged, RaggedBatches, padding_mask
@@ -37,6 +36,7 @@ from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.sequences.network import pool, reverse_padded
 from corollary.shapes import Array, Labels, List, Maybe, Text
+from corollary.validation import check_target
 
 __all__ = ["ELMo", "ELMoNetwork", "LayerMix"]
 

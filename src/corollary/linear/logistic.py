@@ -37,13 +37,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from corollary.base import Classifier, Data, Estimator, as_tensor
-from corollary.border import as_given
 from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
 from corollary.engine.sources import blocks
 from corollary.linalg import sparse_tensor
 from corollary.shapes import Array
+from corollary.validation import as_given
 
 __all__ = ["LogisticRegression", "SoftmaxRegression", "loss_of_bits", "loss_of_signs"]
 

@@ -36,7 +36,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from corollary.base import Data, Estimator
-from corollary.border import finite
 from corollary.data.sources import Source
 from corollary.engine.run import current
 from corollary.engine.sources import drawn
@@ -52,6 +51,7 @@ from corollary.mixtures.gaussian_moments import (
 )
 from corollary.mixtures.posterior import BaseMixture
 from corollary.shapes import Array, Choice, Count, Either, Flag, Index, List, Maybe, Number
+from corollary.validation import finite
 
 __all__ = ["GaussianMixture", "Parameters", "log_joint"]
 

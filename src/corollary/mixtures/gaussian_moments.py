@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from sklearn.mixture import _gaussian_mixture as checks
 
-from corollary.border import as_tensor
 from corollary.engine.run import current
+from corollary.validation import as_tensor
 
 __all__ = [
     "Parameters",

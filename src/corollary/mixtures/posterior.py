@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from corollary.base import Clusterer, Density, Generator
-from corollary.border import as_given
+from corollary.validation import as_given
 
 __all__ = ["BaseMixture"]
 

@@ -135,7 +135,7 @@ def __getattr__(name: str) -> Any:
         return _class(name)
     if name in _PATHS:
         return getattr(import_module("corollary.optim.paths"), name)
-    if name == "race":  # it needs losses, which stand above this room, so it is found by the catalog
+    if name == "race":  # it needs losses, which stand above this package, so it is found by the catalog
         from corollary import catalog
 
         return catalog.resolve(name)

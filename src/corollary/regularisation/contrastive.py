@@ -26,13 +26,13 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, Transformer, as_tensor
-from corollary.border import to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.ragged import RaggedBatches, padding_mask
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.sequences.common import BaseSequence, scale_of
 from corollary.shapes import Array, Maybe
+from corollary.validation import to_numpy
 
 __all__ = ["CPCNetwork", "ContrastivePredictiveCoding", "info_nce"]
 

@@ -27,7 +27,6 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.base import Classifier, Data
-from corollary.border import check_target
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.objective import Supervised
 from corollary.engine.training import Training
@@ -44,6 +43,7 @@ from corollary.regularisation.around import (
     with_seed,
 )
 from corollary.shapes import Maybe, Model
+from corollary.validation import check_target
 
 __all__ = ["Distiller", "Tempered", "tempered"]
 

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Data, as_tensor
-from corollary.border import as_given, finite, to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.objective import Supervised
 from corollary.engine.sources import batches_of
@@ -34,6 +33,7 @@ from corollary.networks.net import BaseNet, reads_integers
 from corollary.nn.mlp import MLP
 from corollary.roles import given_target
 from corollary.shapes import Array, Labels, List, Maybe, Text
+from corollary.validation import as_given, finite, to_numpy
 
 __all__ = ["MultiTaskNet", "Tasks", "Trunk"]
 

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from corollary import errors
 from corollary.base import Classifier, Data
-from corollary.border import check_target, to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.regulariser import Regulariser
@@ -35,6 +34,7 @@ from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier
 from corollary.regularisation.around import Around, aligned, apart, mixture, rows_of, was_stopped, with_seed
 from corollary.shapes import Array, Maybe, Model
+from corollary.validation import check_target, to_numpy
 
 __all__ = ["Consistency", "SelfTraining", "has_label"]
 

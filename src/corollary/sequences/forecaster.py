@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from corollary.base import Data
-from corollary.border import to_numpy
 from corollary.engine.batches import Batch
 from corollary.engine.ragged import Ragged, RaggedBatches
 from corollary.errors import value
@@ -41,6 +40,7 @@ from corollary.sequences.common import BaseSequenceNetwork, in_batches
 from corollary.sequences.network import RECURRENT, SequenceNetwork
 from corollary.shapes import Array, Count
 from corollary.tuning import Tunable
+from corollary.validation import to_numpy
 
 __all__ = ["SequenceForecaster"]
 

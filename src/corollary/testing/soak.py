@@ -39,9 +39,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corollary import __version__, catalog, errors, io
-from corollary.border import digest
 from corollary.engine.run import Run
 from corollary.testing.checks import sample_data
+from corollary.validation import digest
 
 __all__ = ["Round", "main", "soak"]
 

@@ -52,11 +52,11 @@ _MODULES = (
 __all__ = sorted([*_WHERE, *_MODULES])  # noqa: PLE0605
 
 
-_ROOMS = ("convergence", "hessian", "rates")  # whole modules that are asked for by name
+_MODULES = ("convergence", "hessian", "rates")  # whole modules that are asked for by name
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"corollary.theory.{name}")
     if name in _WHERE:
         return getattr(import_module(f"corollary.theory.{_WHERE[name]}"), name)

@@ -37,8 +37,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from corollary import errors
-from corollary.border import as_tensor, to_numpy
 from corollary.engine.operators import Jacobian, power_iteration, unit
+from corollary.validation import as_tensor, to_numpy
 
 __all__ = ["LipschitzBound", "certified_radius", "jacobian_norm", "operator_norm", "product_bound"]
 
