@@ -11,10 +11,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from corollary import catalog, plot
+from results import _bayes, _generated
 from results import _scenes_structured as structured
 from results import _scenes_tables as tables
 from results import _scenes_texts as texts
+from results._bayes import BAYES
 from results._drawings import DRAWINGS
+from results._generated import GENERATED
 from results._regularisers import REGULARISERS
 from results._robustness import ROBUSTNESS
 from results._theory import THEORY
@@ -24,13 +27,24 @@ SHARE = 1.0  # of the systems that must have a picture
 
 # By id, else by input kind and role, the first that fits.
 SCENES: dict[str, Callable[[catalog.Entry], Figure]] = {
+    "bayesian-net": _bayes.bordered,
+    "bayesian-net-regressor": _bayes.banded,
+    "ddpm": _generated.moons,
     "deep-linear": tables.modes,
     "deep-sets-regressor": structured.spreads,
+    "flows": _generated.moons,
+    "gan": _generated.moons,
     "gin": structured.molecules,
     "low-rank": tables.low_rank,
     "memory-network": tables.stories,
     "mpnn": structured.links,
     "nand-machine": tables.nand,
+    "nngp": _bayes.banded,
+    "nngp-classifier": _bayes.bordered,
+    "ntk": _bayes.banded,
+    "ntk-classifier": _bayes.bordered,
+    "pixelcnn": _generated.drawn_digits,
+    "score": _generated.moons,
     "threshold-unit": tables.unit,
     "unet": structured.masks,
     "wavenet": structured.waves,
@@ -62,7 +76,7 @@ SCENES: dict[str, Callable[[catalog.Entry], Figure]] = {
 
 def picture(entry: catalog.Entry) -> Figure:
     """Return the picture of a system."""
-    for drawn in (DRAWINGS, REGULARISERS, ROBUSTNESS, THEORY):
+    for drawn in (BAYES, DRAWINGS, GENERATED, REGULARISERS, ROBUSTNESS, THEORY):
         if entry.id in drawn:
             return drawn[entry.id]()
     if entry.chapter == "embeddings":

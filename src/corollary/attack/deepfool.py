@@ -12,6 +12,9 @@ changes is lengthened by an overshoot :math:`\eta`, which carries it across the 
 
 .. math:: x_{i+1} = x + (1 + \eta) \sum_{j \le i} r^{(j)}. \tag{2}
 
+Few samples need more than ten steps; those that creep along a curved boundary get across because :math:`\eta` is doubled after
+every ten steps.
+
 The mean of :math:`\lVert r(x) \rVert / \lVert x \rVert` over inputs is the robustness score :math:`\hat\rho` (3).
 
 All samples are moved at once; those whose class has changed drop out of the batch, and the gradients of the rival classes
@@ -38,6 +41,7 @@ from corollary.attack.base import Attack, AttackResult, Given, objective
 __all__ = ["DeepFool", "deepfool", "nearest_boundary"]
 
 DUAL = {"l2": "l2", "linf": "l1"}
+DOUBLED = 10  # steps after which the overshoot is doubled
 FEW = 0.8  # share of the batch below which those left go through the network again, so that gradients are theirs alone
 
 
@@ -154,7 +158,7 @@ class DeepFool(Attack):
             total[active] += change
             if given.low is not None:
                 total[active] = (x[active] + total[active]).clamp(given.low, given.high) - x[active]
-            step = x[active] + (1 + self.overshoot) * total[active]
+            step = x[active] + (1 + self.overshoot * 2 ** (k // DOUBLED)) * total[active]
             moved[active] = step if given.low is None else step.clamp(given.low, given.high)
             steps[active] += 1
         return moved, steps, loss, won
