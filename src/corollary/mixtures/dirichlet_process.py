@@ -117,7 +117,7 @@ class Seating(Iteration):
         if first:
             t, slots, K = self._or_together(t, slots, K)
         for _ in range(self.model.split_merge if n > 1 else 0):
-            t, slots = _room(t, slots, K)
+            t, slots = _with_spare(t, slots, K)
             order, u = self.rng.permutation(n), self.rng.random(n)
             accept = 1 - self.rng.random()
             K = kernels.split_or_merge(
@@ -135,7 +135,7 @@ class Seating(Iteration):
         n = len(self.rows)
         order, u, done = self.rng.permutation(n), self.rng.random(n), 0
         while done < n:
-            t, slots = _room(t, slots, K)
+            t, slots = _with_spare(t, slots, K)
             done, K = kernels.seat(
                 self.rows, self.z, order, u, done, self.family.prior, t, slots, K, self.alpha
             )
@@ -163,7 +163,7 @@ class Seating(Iteration):
         return joint
 
 
-def _room(t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray]:
+def _with_spare(t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray]:
     """Return twice as many tables if few are free."""
     count = len(slots)
     if K + kernels.SPARE <= count:

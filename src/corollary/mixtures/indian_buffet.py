@@ -141,11 +141,11 @@ class Dining(Iteration):
     def _sweep_rows(self) -> None:
         n, here = len(self.X), np.full(len(self.X), self.n_iter > 1)
         K, done = self.Z.shape[1], 0
-        state = self._room(self.Z, *posterior(self.X, self.Z, self.noise, self.spread))
+        state = self._with_spare(self.Z, *posterior(self.X, self.Z, self.noise, self.spread))
         order, u = self.rng.permutation(n), self.rng.random((n, state[0].shape[1] + 1))
         while done < n:
             if K + kernels.MOST > state[0].shape[1]:
-                state = self._room(state[0], state[3], state[2])
+                state = self._with_spare(state[0], state[3], state[2])
                 more = self.rng.random((n, state[0].shape[1] + 1 - u.shape[1]))
                 u = np.hstack([u[:, :-1], more, u[:, -1:]])
             done, K = kernels.sweep_rows(
@@ -180,7 +180,7 @@ class Dining(Iteration):
                 Z[:, k], G, H, current = column, fresh_G, fresh_H, after
         self.Z = Z.astype(np.int8)
 
-    def _room(self, Z: np.ndarray, M: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _with_spare(self, Z: np.ndarray, M: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return Z, the counts, S and M with columns to spare."""
         K = Z.shape[1]
         C = 2 * K + 2 * kernels.MOST

@@ -22,7 +22,7 @@ from torch import nn
 
 from corollary.errors import value
 from corollary.nn.normalisation import BatchNorm2d
-from corollary.vision.net import ImageNet, ResponseNorm, initialise, is_small, room_for
+from corollary.vision.net import ImageNet, ResponseNorm, check_size, initialise, is_small
 
 __all__ = ["AlexNet"]
 
@@ -62,7 +62,7 @@ class AlexNet(ImageNet):
     ) -> None:
         super().__init__()
         small = is_small(size)
-        h, w = room_for("AlexNet", size, 4 if small else 63)
+        h, w = check_size("AlexNet", size, 4 if small else 63)
         a = width or (24 if small else 96)
         if a % 6:
             raise value("AlexNet", "width must be a multiple of 6", a, f"Use width={-(-a // 6) * 6}.")

@@ -26,7 +26,7 @@ from torch import nn
 from corollary.errors import unknown
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.shortcuts import Dense
-from corollary.vision.net import COARSE, ImageNet, halving, initialise, is_small, room_for
+from corollary.vision.net import COARSE, ImageNet, check_size, halving, initialise, is_small
 
 __all__ = ["DenseNet"]
 
@@ -71,7 +71,7 @@ class DenseNet(ImageNet):
             raise unknown("DenseNet", "depth", str(depth), map(str, BLOCKS))
         small = is_small(size)
         blocks = BLOCKS[depth] if isinstance(depth, int) else tuple(depth)
-        room_for("DenseNet", size, 2 ** (len(blocks) - 1) if small else 32)
+        check_size("DenseNet", size, 2 ** (len(blocks) - 1) if small else 32)
         k = width or (12 if small else GROWTH[depth] if isinstance(depth, int) else 32)
         n = 2 * k
         layers: list[nn.Module] = [nn.Conv2d(channels, n, 3, 1, 1, bias=False)]

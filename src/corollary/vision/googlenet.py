@@ -16,7 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corollary.vision.net import COARSE, Conv, ImageNet, ResponseNorm, halving, initialise, is_small, room_for
+from corollary.vision.net import (
+    COARSE,
+    Conv,
+    ImageNet,
+    ResponseNorm,
+    check_size,
+    halving,
+    initialise,
+    is_small,
+)
 
 __all__ = ["GoogLeNet", "Inception"]
 
@@ -89,7 +98,7 @@ class GoogLeNet(ImageNet):
     ) -> None:
         super().__init__()
         small = is_small(size)
-        room_for("GoogLeNet", size, 4)
+        check_size("GoogLeNet", size, 4)
         width = width or (16 if small else 64)
         norm = small if norm is None else norm
         self.stem = _small_stem(channels, width, size) if small else _stem(channels, width, norm)

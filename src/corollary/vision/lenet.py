@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from corollary.vision.net import ImageNet, room_for
+from corollary.vision.net import ImageNet, check_size
 
 __all__ = ["LeNet5"]
 
@@ -108,7 +108,7 @@ class LeNet5(ImageNet):
 
     def __init__(self, *, channels: int = 1, n_classes: int = 10, size: int | tuple[int, int] = 32) -> None:
         super().__init__()
-        h, w = room_for("LeNet5", size, 4)
+        h, w = check_size("LeNet5", size, 4)
         factor = -(-min(h, w) // SIDE)
         h, w = h // factor, w // factor
         first = 2 if min(h, w) < 32 else 0

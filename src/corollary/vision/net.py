@@ -21,7 +21,7 @@ __all__ = [
     "halving",
     "is_small",
     "pair",
-    "room_for",
+    "check_size",
 ]
 
 SMALL = 64  # sides up to this get a stem of 3 x 3, and a narrow default width
@@ -133,7 +133,7 @@ def halving(size: int | Sequence[int], width: int, fine: int = FINE) -> list[nn.
     return layers
 
 
-def room_for(owner: str, size: int | Sequence[int], least: int) -> tuple[int, int]:
+def check_size(owner: str, size: int | Sequence[int], least: int) -> tuple[int, int]:
     """Return height and width, which must be at least ``least``."""
     h, w = pair(size)
     if min(h, w) < least:

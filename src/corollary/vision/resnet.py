@@ -28,7 +28,7 @@ from corollary.errors import unknown, value
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.pretrained import fill_pretrained, read_pretrained
 from corollary.vision import checkpoints
-from corollary.vision.net import Conv, ImageNet, Pointwise, halving, initialise, is_small, room_for
+from corollary.vision.net import Conv, ImageNet, Pointwise, check_size, halving, initialise, is_small
 
 __all__ = ["ResNet"]
 
@@ -120,7 +120,7 @@ class ResNet(ImageNet):
     ) -> None:
         super().__init__()
         blocks = _blocks(depth)
-        room_for("ResNet", size, 2)
+        check_size("ResNet", size, 2)
         stem = stem or ("small" if is_small(size) else "large")
         if stem not in ("large", "small"):
             raise unknown("ResNet", "stem", stem, ("large", "small"))

@@ -40,7 +40,7 @@ from corollary.errors import unknown, value
 from corollary.nn.normalisation import BatchNorm2d
 from corollary.nn.pretrained import fill_pretrained, read_pretrained
 from corollary.vision import checkpoints
-from corollary.vision.net import room_for
+from corollary.vision.net import check_size
 
 __all__ = ["SegFormer"]
 
@@ -182,7 +182,7 @@ class SegFormer(nn.Module):
             given or usual for given, usual in zip((depth, widths, width), LAYOUTS[layout])
         )
         stages = [*zip(depth, widths, n_heads, reductions, ratios, patches, strides)]
-        room_for("SegFormer", size, max(r * prod(strides[: i + 1]) for i, r in enumerate(reductions)))
+        check_size("SegFormer", size, max(r * prod(strides[: i + 1]) for i, r in enumerate(reductions)))
         if any(n % h for n, h in zip(widths, n_heads)) or len(stages) != len(widths):
             must = "widths must be multiples of n_heads, one of each for every stage"
             raise value("SegFormer", must, f"{tuple(widths)} and {tuple(n_heads)}")

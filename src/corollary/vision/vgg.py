@@ -18,7 +18,7 @@ from torch import nn
 
 from corollary.errors import unknown
 from corollary.vision.alexnet import full_layers
-from corollary.vision.net import Conv, ImageNet, initialise, is_small, room_for
+from corollary.vision.net import Conv, ImageNet, check_size, initialise, is_small
 
 __all__ = ["VGG"]
 
@@ -64,7 +64,7 @@ class VGG(ImageNet):
         if depth not in STAGES:
             raise unknown("VGG", "depth", str(depth), map(str, STAGES))
         small = is_small(size)
-        h, w = room_for("VGG", size, 2)
+        h, w = check_size("VGG", size, 2)
         width = width or (16 if small else 64)
         norm = small if norm is None else norm
         layers: list[nn.Module] = []
