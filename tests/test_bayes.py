@@ -540,3 +540,29 @@ def test_nothing_is_lost_when_a_density_breaks_later():
     with pytest.raises(RuntimeError, match="the disk is full"):
         sampler.fit(breaks, [1.0])
     assert sampler.draws_ is before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [3, 8, 21])  # fewer than four columns, whole groups of four, and a rest
+def test_compiled_paths_of_a_logistic_posterior_are_those_of_torch(dtype, d):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((150, d)) * np.linspace(0.1, 30, d)  # sigmoids from flat to saturated
+    target = Target(bayes.LogisticPosterior(X, rng.random(150) < 0.4, prior=0.7), "HMC")
+    theta, y = (torch.as_tensor(rng.standard_normal((5, d)), dtype=dtype) for _ in range(2))
+    spread = Spread("diagonal", theta)
+    spread.matrix = torch.as_tensor(rng.uniform(0.5, 2, d), dtype=dtype)
+    before = [part.clone() for part in (theta, y)]
+    ours = leapfrog(target, theta, y, target.slope(theta), 1e-3, 7, spread)
+    target.paths = None
+    theirs = leapfrog(target, theta, y, target.slope(theta), 1e-3, 7, spread)
+    rounding = 200 * torch.finfo(dtype).eps  # of sums of 150 terms over seven steps
+    for mine, other in zip(ours, theirs):
+        assert float((mine - other).abs().max()) <= rounding * max(1.0, float(other.abs().max()))
+    assert all(torch.equal(a, b) for a, b in zip(before, (theta, y)))  # nothing given is written to
+
+
+def test_compiled_paths_refuse_weights_of_another_number():
+    target = bayes.LogisticPosterior(np.eye(4), [0, 1, 0, 1])
+    five = torch.zeros(2, 5, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"LogisticPosterior: there must be 4 weights; got 5"):
+        target.leapfrog(five, five, five, 0.1, 3, five[0])

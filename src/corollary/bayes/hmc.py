@@ -45,6 +45,14 @@ def leapfrog(
     target: Target, theta: Tensor, y: Tensor, gradient: Tensor, step: float, n_steps: int, spread: Spread
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return position, log-density, momentum and gradient after ``n_steps`` of eq. 2; two half steps in a row are one."""
+    if (
+        target.paths is not None
+        and spread.kind != "dense"
+        and theta.device.type == "cpu"
+        and target.world == 1
+    ):
+        theta, y, gradient = target.paths(theta, y, gradient, step, n_steps, spread.matrix)
+        return theta, target.value(theta), y, gradient
     y = torch.add(y, gradient, alpha=0.5 * step)
     for _ in range(n_steps - 1):
         theta = torch.add(theta, spread.apply(y), alpha=step)

@@ -8,7 +8,8 @@ prior :math:`\mathcal N(0, s^2 I)`:
 
 .. math:: \nabla\log p = X^\top\big(y - \sigma(X w)\big) - w / s^2. \tag{2}
 
-Two products with :math:`X` for all chains at once: no graph is recorded, and a path needs no values between its ends.
+Two products with :math:`X` for all chains at once: no graph is recorded, and a path needs no values between its ends. On a
+processor whole paths are compiled (:mod:`corollary.bayes.logistic_paths`).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class LogisticPosterior(Posterior):
             self._normal, self._bernoulli, rows.astype(kind), (labels == classes[1]).astype(kind)
         )
         self._typed: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._columns: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def _normal(self, theta: Tensor) -> Tensor:
         return -0.5 / self.prior**2 * theta.square().sum(1)
@@ -97,3 +99,34 @@ class LogisticPosterior(Posterior):
         X, y = self._rows_as(theta)
         left = y - (theta @ X.T).sigmoid_()
         return torch.addmm(theta, left, X, beta=-1 / self.prior**2)
+
+    def leapfrog(
+        self, theta: Tensor, y: Tensor, gradient: Tensor, step: float, n_steps: int, variance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return position, momentum and gradient (chains, d) after some steps; ``variance`` (d,) is the inverse mass."""
+        from corollary.bayes.logistic_paths import glide
+
+        X, t = self._columns_as(theta)
+        if (
+            not theta.shape
+            == y.shape
+            == gradient.shape
+            == (len(theta), *variance.shape)
+            == (len(theta), len(X))
+        ):
+            raise errors.value("LogisticPosterior", f"there must be {len(X)} weights", theta.shape[1])
+        ends = [
+            part.detach().clone(memory_format=torch.contiguous_format).numpy()
+            for part in (theta, y, gradient)
+        ]
+        kind = X.dtype.type
+        glide(X, t, *ends, variance.contiguous().numpy(), kind(step), int(n_steps), kind(1 / self.prior**2))
+        at, momentum, slope = (torch.from_numpy(part) for part in ends)
+        return at, momentum, slope
+
+    def _columns_as(self, theta: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return the data by columns, (d, n), in the type of the weights."""
+        if theta.dtype not in self._columns:
+            X, t = self._rows_as(theta)
+            self._columns[theta.dtype] = X.T.contiguous().numpy(), t.contiguous().numpy()
+        return self._columns[theta.dtype]
