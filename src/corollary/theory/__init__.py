@@ -40,24 +40,22 @@ _WHERE = {
     "vanishing_bound": "recurrence",
 }
 
-_MODULES = (
+_MODULES = (  # whole modules that are asked for by name
     "approximation",
     "bounds",
+    "convergence",
     "counting",
+    "hessian",
     "infinite",
     "lipschitz",
     "ntk",
-)  # whose names mean something beside the module's own
+    "rates",
+)
 
 __all__ = sorted([*_WHERE, *_MODULES])  # noqa: PLE0605
 
 
-_MODULES = ("convergence", "hessian", "rates")  # whole modules that are asked for by name
-
-
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"corollary.theory.{name}")
     if name in _WHERE:
         return getattr(import_module(f"corollary.theory.{_WHERE[name]}"), name)
     if name in _MODULES:
