@@ -22,9 +22,10 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.random import sample_without_replacement
+from sklearn.utils.validation import has_fit_parameter
 
 from corollary import errors
-from corollary.base import Classifier, Data, Regressor
+from corollary.base import Classifier, Data, Estimator, Regressor
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.loop import time_left
 from corollary.regularisation.around import (
@@ -73,9 +74,17 @@ def _indices(rng: Any, bootstrap: bool, n: int, size: int) -> np.ndarray:
 
 
 def _fitted(member: Any, bag: Bag, data: Data, settings: dict[str, Any]) -> Any:
-    """Return a member fitted to its bag; the work of one job."""
+    """Return a member fitted to its bag; the work of one job.
+
+    Estimators of other libraries that take weights get all samples, and as weights how often each was drawn: trees sort each
+    sample once.
+    """
     with apart(settings):
-        return with_seed(member, bag.seed).fit(_seen(rows_of(data.X, bag.rows), bag), data.y[bag.rows])
+        member = with_seed(member, bag.seed)
+        if isinstance(member, Estimator) or not has_fit_parameter(member, "sample_weight"):
+            return member.fit(_seen(rows_of(data.X, bag.rows), bag), data.y[bag.rows])
+        drawn = np.bincount(bag.rows, minlength=len(data.y)).astype(np.float64)
+        return member.fit(_seen(data.X, bag), data.y, sample_weight=drawn)
 
 
 def _seen(X: Any, bag: Any) -> Any:
