@@ -12,6 +12,7 @@ from corollary.sequences.adjusting import covariate_weights, pieces
 from corollary.sequences.backtesting import Naive, forecast_errors
 from corollary.sequences.forecaster import error_quantiles, share_of
 from corollary.sequences.smoothing import (
+    SEASONS,
     Smoother,
     _first,
     acf,
@@ -59,7 +60,7 @@ def test_smoothing_is_holts_and_winters_recursion(season, trend, damped):
     ours = Smoother(**{**ours.plain(), "beta": 0.08 if trend else 0.0, "gamma": 0.2 if season else 0.0})
     errors, _ = ours.run(x, [len(x)])
     state = np.zeros(2 + m)
-    _first(x, m, trend is not None, state)
+    _first(x, m, trend is not None, SEASONS[0], state)
     start = {"initialization_method": "known", "initial_level": state[0]}
     start |= {"initial_trend": state[1]} if trend else {}
     start |= {"initial_seasonal": state[2:]} if season else {}
@@ -297,3 +298,13 @@ def test_a_backtest_never_sees_the_future():
     assert found["naive"]["RMSE"] == pytest.approx(np.sqrt(np.mean(np.arange(1, 6) ** 2)))
     assert found["naive"]["MASE"] == pytest.approx(3.0)
     assert forecast_errors([x[:3, None]], [x[:3, None]], [x[:, None]]) == {"MASE": 0.0, "RMSE": 0.0}
+
+
+def test_a_season_that_stays_is_learned_from_many_of_them():
+    """Of a noisy season that never changes, the mean of ten has less noise than the mean of four; a moving one has not."""
+    rng, t = np.random.default_rng(0), np.arange(520)
+    pattern = rng.normal(size=52)
+    still = fit_smoother([0.02 * t + pattern[t % 52] + rng.normal(size=520)], period=52)
+    assert still.seasons == max(SEASONS)
+    turning = np.sin(2 * np.pi * t / 12 + 0.01 * t) * 5
+    assert fit_smoother([turning + 0.1 * rng.normal(size=520)], period=12).seasons == min(SEASONS)

@@ -18,6 +18,7 @@ import numpy as np
 
 from corollary.errors import value
 from corollary.sequences.smoothing import (
+    SEASONS,
     STEPS,
     TINY,
     TRENDS,
@@ -78,6 +79,7 @@ class Adjusting:
         "seasonality_": Index("n_features_in_", below=LONGEST_SEASON + 1, low=1),
         "trend_": List(Text(("mean", *TRENDS))),
         "smoothing_": Array("n_features_in_", 4, low=0.0, high=1.0),
+        "start_seasons_": Index("n_features_in_", below=max(SEASONS) + 1, low=1),
         "log_": Array("n_features_in_", kind="b"),
         "around_level_": Array("n_features_in_", kind="b"),
         "innovation_scale_": Array("n_features_in_", low=0.0),
@@ -111,16 +113,24 @@ class Adjusting:
         self.seasonality_ = np.array([s.period for s in found])
         self.trend_ = ["mean" if s.mean is not None else s.trend for s in found]
         self.smoothing_ = np.array([[s.alpha, s.beta, s.gamma, s.phi] for s in found])
+        self.start_seasons_ = np.array([s.seasons for s in found])
         self.log_ = np.array([s.log for s in found])
         self.feature_mean_ = np.array([s.mean or 0.0 for s in found])
 
     def _smoothers(self: Any) -> list[Smoother]:
-        rows = zip(self.seasonality_, self.trend_, self.smoothing_, self.log_, self.feature_mean_)
+        rows = zip(
+            self.seasonality_,
+            self.trend_,
+            self.smoothing_,
+            self.log_,
+            self.feature_mean_,
+            self.start_seasons_,
+        )
         return [
             Smoother(int(m), "none", 0.0, 0.0, 0.0, 1.0, bool(log), float(mean))
             if trend == "mean"
-            else Smoother(int(m), trend, *map(float, share), bool(log))
-            for m, trend, share, log, mean in rows
+            else Smoother(int(m), trend, *map(float, share), bool(log), seasons=int(seasons))
+            for m, trend, share, log, mean, seasons in rows
         ]
 
     def _measure_scales(self: Any, parts: list[np.ndarray], covariates: list[np.ndarray] | None) -> None:

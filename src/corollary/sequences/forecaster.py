@@ -133,6 +133,8 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
         Whether logarithms are taken.
     smoothing_ : ndarray of shape (n_features_in_, 4)
         The shares alpha, beta, gamma and phi of :mod:`corollary.sequences.smoothing`.
+    start_seasons_ : ndarray of shape (n_features_in_,)
+        How many seasons, at most, the first one is averaged over.
     network_share_ : ndarray of shape (n_features_in_,)
         Share of the network in the forecast, eq. 3.
     error_quantiles_ : ndarray of shape (99, horizon, n_features_in_)

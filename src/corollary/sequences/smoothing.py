@@ -16,7 +16,8 @@ sum of squared innovations. Which parts there are is decided by
 .. math:: \mathrm{AICc} = N \log \frac{\sum e^2}{N} + 2 \sum \log |dx/dz| + 2k + \frac{2k(k+1)}{N-k-1} \tag{4}
 
 over :math:`N` steps with :math:`k` shares and initial values, where the series is :math:`z` after the logarithm; another
-period, or logarithms, where forecasts from points in the last third of the series are clearly better with them.
+period, or logarithms, where forecasts from points in the last third of the series are clearly better with them; and so is
+decided whether the first season is the mean of the first four of them or of ten.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 
 STEPS = 6000  # most steps that the choice of a form looks at
 START = 10  # steps that the first level and slope are read from
-SEASONS = 4  # first seasons that the first season is averaged over
+SEASONS = (4, 10)  # first seasons that the first season may be averaged over
 LONGEST_SEASON = 400
 CLEARLY = 0.9  # of the error that the form of least AICc makes: where another has less, it is taken instead
 AHEAD = 24  # steps ahead that those forecasts reach
@@ -55,12 +56,12 @@ TINY = 1e-12
 
 
 @njit(cache=True, nogil=True)
-def _first(x, m, trend, state):  # pragma: no cover - compiled
-    """Write the level, slope and season before the first step into ``state`` (2 + m)."""
+def _first(x, m, trend, most, state):  # pragma: no cover - compiled
+    """Write the level, slope and season before the first step into ``state`` (2 + m), from ``most`` seasons or fewer."""
     n = len(x)
     state[:] = 0.0
     if m > 1 and n >= 2 * m:
-        whole = min(n // m, SEASONS)
+        whole = min(n // m, most)
         first, last = x[:m].mean(), x[(whole - 1) * m : whole * m].mean()
         slope = (last - first) / ((whole - 1) * m)
         middle = x[: whole * m].mean() - slope * (whole * m - 1) / 2
@@ -100,13 +101,13 @@ def _run(x, m, share, state, errors):  # pragma: no cover - compiled
 
 
 @njit(cache=True, nogil=True)
-def _loss(flat, ends, weights, m, trend, share):  # pragma: no cover - compiled
+def _loss(flat, ends, weights, m, trend, most, share):  # pragma: no cover - compiled
     """Return the weighted sum of squared innovations of all series."""
     state, begin, total = np.empty(2 + m), 0, 0.0
     for i in range(len(ends)):
         x = flat[begin : ends[i]]
         errors = np.empty(len(x))
-        _first(x, m, trend, state)
+        _first(x, m, trend, most, state)
         _run(x, m, share, state, errors)
         total += weights[i] * (errors * errors).sum()
         begin = ends[i]
@@ -120,13 +121,13 @@ def _shares(u, low, high):  # pragma: no cover - compiled
 
 
 @njit(cache=True, nogil=True)
-def _search(flat, ends, weights, m, trend, free, low, high):  # pragma: no cover - compiled
+def _search(flat, ends, weights, m, trend, most, free, low, high):  # pragma: no cover - compiled
     """Return the best shares, and their loss, by a pattern search from two points over the ``free`` coordinates."""
     best, least = np.zeros(4), np.inf
     for start in (0.1, 0.6):
         u = np.array([start, 0.1, 0.1, 0.9]) * free
         u[3] = 0.9 if free[3] > 0 else 1.0
-        loss, step = _loss(flat, ends, weights, m, trend, _shares(u, low, high)), 0.25
+        loss, step = _loss(flat, ends, weights, m, trend, most, _shares(u, low, high)), 0.25
         while step > 0.004:
             moved = False
             for j in range(4):
@@ -135,7 +136,7 @@ def _search(flat, ends, weights, m, trend, free, low, high):  # pragma: no cover
                 for sign in (-1.0, 1.0):
                     v = u.copy()
                     v[j] = min(1.0, max(0.0, u[j] + sign * step))
-                    found = _loss(flat, ends, weights, m, trend, _shares(v, low, high))
+                    found = _loss(flat, ends, weights, m, trend, most, _shares(v, low, high))
                     if found < loss:
                         u, loss, moved = v, found, True
             if not moved:
@@ -146,10 +147,10 @@ def _search(flat, ends, weights, m, trend, free, low, high):  # pragma: no cover
 
 
 @njit(cache=True, nogil=True)
-def _run_all(flat, ends, m, trend, share, states, errors):  # pragma: no cover - compiled
+def _run_all(flat, ends, m, trend, most, share, states, errors):  # pragma: no cover - compiled
     begin = 0
     for i in range(len(ends)):
-        _first(flat[begin : ends[i]], m, trend, states[i])
+        _first(flat[begin : ends[i]], m, trend, most, states[i])
         _run(flat[begin : ends[i]], m, share, states[i], errors[begin : ends[i]])
         begin = ends[i]
 
@@ -186,6 +187,7 @@ class Smoother:
     phi: float = 1.0
     log: bool = False
     mean: float | None = None
+    seasons: int = SEASONS[0]  # that the first season is averaged over
 
     def plain(self) -> dict[str, Any]:
         """Return the values, as a file holds them."""
@@ -210,7 +212,8 @@ class Smoother:
         if self.mean is not None:
             errors[:], states[:, 0] = flat - self.mean, self.mean
         else:
-            _run_all(flat, np.cumsum(lengths), m, self.trend != "none", share, states, errors)
+            most = int(self.seasons)
+            _run_all(flat, np.cumsum(lengths), m, self.trend != "none", most, share, states, errors)
         return errors, State(states[:, 0], states[:, 1], states[:, 2:], lengths % m)
 
     def expect(self, state: State) -> np.ndarray:
@@ -320,11 +323,22 @@ def fit_smoother(
         for m in _periods(z, period):
             forms = [_fitted(z, m, trend, logged, stretch) for trend in TRENDS]
             forms += [_flat(z, logged, stretch)] if m == 1 else []
-            best[logged, m] = min(forms, key=lambda form: form[0])
+            best[logged, m] = _steadier(min(forms, key=lambda form: form[0]), parts, z, stretch)
     ranked = [smoother for _, smoother in sorted(best.values(), key=lambda form: form[0])]
     missed = [_missed(smoother, parts) for smoother in ranked] if len(ranked) > 1 else [0.0]
     best_of_all = int(np.argmin(missed))
     return ranked[best_of_all if missed[best_of_all] < CLEARLY * missed[0] else 0]
+
+
+def _steadier(
+    form: tuple[float, Smoother], parts: list[np.ndarray], z: list[np.ndarray], stretch: float
+) -> tuple[float, Smoother]:
+    """Return a form with its first season averaged over more of them, if that forecasts better."""
+    score, smoother = form
+    if smoother.period == 1 or np.median([len(x) for x in z]) < (SEASONS[0] + 1) * smoother.period:
+        return form
+    other = _fitted(z, smoother.period, smoother.trend, smoother.log, stretch, SEASONS[1])[1]
+    return (score, other) if _missed(other, parts) < CLEARLY * _missed(smoother, parts) else form
 
 
 def _periods(z: list[np.ndarray], period: int | str | None) -> list[int]:
@@ -367,17 +381,19 @@ def _aicc(loss: float, k: int, stretch: float, z: list[np.ndarray], weights: np.
     return n * np.log(max(loss, least) / n) + own + stretch + 2 * k + small
 
 
-def _fitted(z: list[np.ndarray], m: int, trend: str, log: bool, stretch: float) -> tuple[float, Smoother]:
+def _fitted(
+    z: list[np.ndarray], m: int, trend: str, log: bool, stretch: float, seasons: int = SEASONS[0]
+) -> tuple[float, Smoother]:
     """Return eq. 4 and the smoother of one form; series count equally, whatever their scale."""
     flat, ends = np.concatenate(z), np.cumsum([len(x) for x in z])
     weights = _weights(z)
     free = np.array([1.0, trend != "none", m > 1, trend == "damped"])
     low, high = DAMPING if trend == "damped" else (1.0, 1.0)
-    share, loss = _search(flat, ends, weights, m, trend != "none", free, low, high)
+    share, loss = _search(flat, ends, weights, m, trend != "none", seasons, free, low, high)
     k = int(free.sum()) + len(z) * (1 + (trend != "none") + (m if m > 1 else 0))
     score = _aicc(loss, k, stretch, z, weights)
     alpha, beta, gamma, phi = map(float, share)
-    return score, Smoother(m, trend, alpha, beta, gamma, phi, log)
+    return score, Smoother(m, trend, alpha, beta, gamma, phi, log, None, seasons)
 
 
 def _flat(z: list[np.ndarray], log: bool, stretch: float) -> tuple[float, Smoother]:
