@@ -342,7 +342,8 @@ def test_wrong_workbooks_records_and_databases(tmp_path):
     (tmp_path / "t.json").write_text("3")
     refuse(tmp_path / "t.json", "t.json must hold records; got int")
     refuse("nowhere://x", "the address must open a database")
-    refuse(f"sqlite:///{tmp_path / 'a.db'}#x", "no table named 'x'")
+    pd.DataFrame({"a": [1]}).to_sql("y", f"sqlite:///{tmp_path / 'a.db'}", index=False)
+    refuse(f"sqlite:///{tmp_path / 'a.db'}#x", "no table named 'x'. Closest: 'y'")
 
 
 # --- the command line ------------------------------------------------------------------------------------

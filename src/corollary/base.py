@@ -36,7 +36,6 @@ from corollary.data import kinds
 from corollary.data.columns import (
     as_columns,
     fit_columns,
-    frame_of,
     is_mixed,
     is_numeric,
     left_out,
@@ -44,6 +43,7 @@ from corollary.data.columns import (
 )
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
+from corollary.data.frames import as_frame
 from corollary.data.images import levels_of
 from corollary.data.sources import Source, as_source
 from corollary.data.texts import as_texts, one_text
@@ -169,8 +169,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : data of the estimator's input kind, or a Dataset
-            What to learn from. A table may be a data frame of mixed columns: how they became numbers is then in
-            ``columns_``, and new frames are read alike.
+            What to learn from. A table may be a data frame of mixed columns, or a dict of columns, a list of dicts or
+            rows with words: how they became numbers is then in ``columns_``, and new ones are read alike.
         y : array-like, optional
             Targets, where the model has any; those of the Dataset by default.
 
@@ -375,7 +375,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 X = kinds.check_images(X, type(self).__name__, scale=False, bounded=False)
             if levels := levels_of(X):
                 self.pixel_levels_ = levels
-        frame = frame_of(X) if self.input == "table" else None
+        X, frame = self._as_frame(X)
         gaps = self._checks.get("ensure_all_finite") == "allow-nan"
         if self.input != "table" or (frame is None and not names) or hasattr(X, "tocsr"):
             return X, y
@@ -403,8 +403,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             if columns is not None:
                 return as_columns(X, columns, type(self).__name__, sparse=self._takes_sparse()).X
             X = X.X
-        elif self.input == "table":
-            frame = frame_of(X)
+        else:
+            X, frame = self._as_frame(X)
         if frame is not None and columns is not None:
             return numbers_of(frame, columns, type(self).__name__, sparse=self._takes_sparse())
         if frame is not None and is_mixed(frame, gaps=True):
@@ -413,6 +413,15 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             must = "X must hold numbers, as in the fit"
             raise errors.value(type(self).__name__, must, f"column {str(strange)!r} of other values", do)
         return X
+
+    def _as_frame(self, X: Any) -> tuple[Any, Any]:
+        """Return what was given to a model of tables, columns by name and records as a frame, and that frame or None."""
+        frame = as_frame(X, type(self).__name__) if self.input == "table" else None
+        if self.input == "table" and frame is None and isinstance(X, Mapping) and not hasattr(X, "tocsr"):
+            must = "X must be numbers of shape (n, d), a data frame or a dict of columns"
+            got = f"a dict whose {str(next(iter(X), ''))!r} is no column"
+            raise errors.kind(type(self).__name__, must, got, "Make one value per row of it.")
+        return (X if frame is None else frame), frame
 
     def _takes_sparse(self) -> bool:
         return bool(self._checks.get("accept_sparse", False))

@@ -35,12 +35,19 @@ def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
         do = "The `corollary fit` command that began it, with --resume, goes on."
         raise errors.value("run", f"{str(run)!r} must hold a model", "an unfinished fit", do)
     if not path.exists():
-        others = [str(p) for p in run.parent.glob("*") if p != run] if run.parent.exists() else []
+        others = [str(p) for p in run.parent.glob("*") if _is_run(p)] if run.parent.exists() else []
         near = errors.closest(str(run), others)
         raise FileNotFoundError(
             f"run: no model in {str(run)!r}. Closest: {near or 'none'}. See `corollary runs`."
         )
     return io.load(path), _beside(run, "config.json")
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a path is one of a run directory, whole or begun, or a model file."""
+    return path.suffix == ".safetensors" or any(
+        (path / name).exists() for name in ("config.json", "checkpoints")
+    )
 
 
 def _of_a_board(run: Path) -> bool:

@@ -141,8 +141,8 @@ class Leaderboard:
         return pd.DataFrame(table)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the board as an HTML table with its verdict, and write it if a path is given."""
-        from corollary.reporting import page
+        """Return the board as an HTML table with its verdict; with a path, write it as a page with the plot below it."""
+        from corollary.reporting import figure_tag, page
 
         head = f"<p><b>{html.escape(self.verdict)}</b></p><p class=soft>Ranked by {html.escape(self.metric)}"
         head += f": {html.escape(self.why)}." if self.why else "."
@@ -151,7 +151,8 @@ class Leaderboard:
         notes = "".join(f"<p class=soft>{html.escape(note)}</p>" for note in self.notes)
         text = head + self._table() + self._strips() + notes
         if path is not None:
-            Path(path).write_text(page(f"{self.task} on {self.data}", text), encoding="utf-8")
+            plot = figure_tag(self.plot(), "the means with their intervals") if self.ranked else ""
+            Path(path).write_text(page(f"{self.task} on {self.data}", text + plot), encoding="utf-8")
         return text
 
     def _strips(self) -> str:
@@ -258,6 +259,8 @@ def board_of(
         )
         lost = lost or (row["group"] == "baseline" and row["score"] is not None and not row["tied"])
     n = max([row["n"] for row in rows], default=0)
+    if stopped := ", ".join(row["system"] for row in rows if row["note"]):
+        notes = [*notes, f"Stopped by the time limit and measured as they stood then: {stopped}."]
     by_id = {rival.id: rival for rival in rivals}
     drawn = {trial.rival: trial.drawn for trial in trials if trial.drawn is not None}
     return Leaderboard(task, name, dataset.name, rows, why, larger, directions, n, notes, by_id, again, drawn)

@@ -133,7 +133,13 @@ def _kind_of_strings(column: Any, distinct: int, known: int, name: str) -> tuple
     words, letters = some.str.count(r"\s+").mean() + 1, some.str.len().mean()
     if distinct == known >= _FEWEST and _is_id(name):
         return "id", _of_rows(distinct)
-    if (words >= 3 or letters >= 60) and words >= 1.5 and distinct >= 0.5 * known and known >= _FEWEST:
+    written = some.str.contains("[a-zA-Z]|[^\x00-\x7f]").mean() > 0.5  # a telephone number is none
+    if (
+        written
+        and (words >= 3 or letters >= 60)
+        and words >= 1.5
+        and distinct >= 0.5 * known >= 0.5 * _FEWEST
+    ):
         return "text", ""
     if distinct >= 0.98 * known and known >= 20:
         return "id", _of_rows(distinct)

@@ -6,8 +6,9 @@ encoding                  UTF-8, UTF-16 or UTF-32 (by its mark or its zero bytes
 separator                 the one of ``, ; tab |`` that cuts the first lines into equally many fields;
                           blanks if nothing else does and all fields are numbers
 decimal sign              a comma if fields such as ``3,14`` say so and commas do not separate
-header                    the first line, unless it looks like the lines below it
-lines above the header    left out if they hold a single field, or begin with ``#``; the last of these may be the names
+header                    the first line, unless it looks like the lines below it; the first two if both hold names
+lines above the header    left out if they hold a single field or far fewer than the table has columns, or begin
+                          with ``#``; the last of these may be the names
 gaps                      empty fields and :data:`GAPS`
 codes                     digits with leading zeros (``01234``) stay text
 ========================  ==============================================================================
@@ -35,7 +36,16 @@ from corollary.data.compressed import is_packed, opened
 from corollary.data.limits import RATIO, check_columns, current, field_error
 from corollary.data.texts import encoding_of
 
-__all__ = ["GAPS", "Dialect", "column_names", "dialect_of", "read_delimited", "without_title"]
+__all__ = [
+    "GAPS",
+    "Dialect",
+    "column_names",
+    "dialect_of",
+    "joined_names",
+    "read_delimited",
+    "two_rows_of_names",
+    "without_title",
+]
 
 # What people write where a value is missing, beside what pandas takes for it.
 GAPS: tuple[str, ...] = (
@@ -71,6 +81,7 @@ GAPS += (
     "(null)",
     "\\N",
 )
+_NO_NAMES = {*GAPS, "NA", "N/A", "NULL", "null", "None", "#N/A", "<NA>"}
 _HEAD = 2**16  # bytes that are looked at
 _LONGEST = 2**22  # bytes of a header
 _LINES = 50  # lines that tell the separator
@@ -153,13 +164,15 @@ def dialect_of(
     comment, lines = lines[noted - 1][1:] if noted else "", lines[noted:]
     tabbed = name.lower().split(".")[-1] in ("tsv", "tab") or ".tsv." in name.lower()
     separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
-    rows_above = _rows(lines[:_MANY], separator, name)
-    numbered = [(row, i) for row, i in rows_above if any(map(str.strip, row))]
+    telling = lines[:_LINES] if _numbers_only(lines[_LINES:_MANY], separator) else lines[:_MANY]
+    numbered = [(row, i) for row, i in _rows(telling, separator, name) if any(map(str.strip, row))]
     if not numbered:
         raise errors.value(
             "load", f"{name} must have at least one field that is not empty", "separators only"
         )
     skip, rows = without_title(numbered)
+    if two_rows_of_names(rows):
+        skip, rows = numbered[-len(rows)][1], [joined_names(*rows[:2]), *rows[2:]]
     names, header = column_names(rows)
     if not header and comment:
         given = next(_rows([comment.strip()], separator, name))[0]
@@ -171,6 +184,22 @@ def dialect_of(
     decimal = _decimal(below, separator)
     plain = not codes and separator in _SEPARATORS and decimal == "." and _all_numbers(below)
     return Dialect(encoding, separator, decimal, names, header, skip + noted, codes, plain)
+
+
+def _numbers_only(lines: list[str], separator: str) -> bool:
+    """Whether lines hold plain numbers only, which tell nothing of names, codes and decimal signs; found without parsing.
+
+    Besides digits there may be signs, points, exponents and separators; a zero that begins a field must be its only digit
+    before the point, or else it may begin a code.
+    """
+    text = "".join(("\n", *lines))
+    if len(separator) > 1 or text.encode().translate(None, b"0123456789.+-eE\r\n" + separator.encode()):
+        return False
+    starts = (separator, "\n")
+    zeros = sum(text.count(start + "0") for start in starts)
+    return zeros == sum(
+        text.count(f"{start}0{end}") for start in starts for end in (".", separator, "\r", "\n")
+    )
 
 
 def _comments(lines: list[str]) -> int:
@@ -185,7 +214,7 @@ def _comments(lines: list[str]) -> int:
 def _separator(lines: Sequence[str], separators: Sequence[str], name: str) -> str:
     """Return the separator that cuts most lines into the number of fields of the first; blanks come last."""
     best, found = (0.0, 0.0, 0), ""
-    for separator in (s for s in separators if s != " "):
+    for separator in (s for s in separators if s != " " and any(s in line for line in lines)):
         counts = [len(row) for row, _ in _rows(lines, separator, name) if row]
         usual, often = Counter(counts).most_common(1)[0] if counts else (1, 0)
         if usual > 1:
@@ -227,9 +256,14 @@ def without_title(numbered: list[tuple[list[str], int]]) -> tuple[int, list[list
     rows = [row for row, _ in numbered]
     usual = Counter(map(len, rows)).most_common(1)[0][0]
     above = 0
-    while usual > 2 and above < len(rows) - 1 and sum(bool(f.strip()) for f in rows[above]) == 1:
+    while usual > 2 and above < len(rows) - 1 and _is_above(rows[above], usual):
         above += 1
     return (numbered[above - 1][1] if above else 0), rows[above:]
+
+
+def _is_above(row: list[str], usual: int) -> bool:
+    """Whether a row stands above the table: a title, or a fact such as ``printed on;1.3.2024``; a header may lack one name."""
+    return sum(bool(field.strip()) for field in row) == 1 or len(row) < usual - 1
 
 
 def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
@@ -247,6 +281,40 @@ def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
         seen[field] += 1
         names.append(field if seen[field] == 1 or not field else f"{field}.{seen[field] - 1}")
     return names, True
+
+
+def two_rows_of_names(rows: list[list[str]]) -> bool:
+    """Whether the first two rows hold words only, and the second stands above values: ``Blood,,Urine,`` above ``Na,K,Na,K``."""
+    if len(rows) < 4 or len(rows[0]) != len(rows[1]):
+        return False
+    first, second, below = rows[0], rows[1], rows[2:]
+    named = [i for i, field in enumerate(second) if field.strip()]
+    marks = sum(field.strip() in _NO_NAMES for field in second)  # Na may be sodium
+    values = any(_is_value(field) and field.strip() not in _NO_NAMES for field in (*first, *second))
+    if values or 2 * marks > len(second) or not any(map(str.strip, first)) or len(named) < len(second) - 1:
+        return False
+    filled = ([row[i] for row in below if len(row) > i and row[i].strip()] for i in named)
+    above = [sum(map(_is_value, fields)) >= 0.9 * len(fields) for fields in filled]
+    return sum(above) > len(above) / 2
+
+
+def joined_names(over: list[str], under: list[str]) -> list[str]:
+    """Return the names in two rows as one; a name that was merged counts for the columns to its right.
+
+    >>> joined_names(["Blood", "", "Urine"], ["Na", "K", "Na"])
+    ['Blood Na', 'Blood K', 'Urine Na']
+    """
+    names, last = [], ""
+    for upper, lower in zip(over, under):
+        last = upper.strip() or last
+        names.append(" ".join(part for part in (last, lower.strip()) if part))
+    return names
+
+
+def _is_value(field: str) -> bool:
+    """Whether a field holds a number, a date or the mark of a gap, and no word."""
+    field = field.strip()
+    return field[:1].isdigit() or field in _NO_NAMES or (bool(field) and _is_number(field))
 
 
 def _is_data(first: list[str], below: list[list[str]]) -> bool:
@@ -417,6 +485,8 @@ def _check_rows(path: Path, dialect: Dialect) -> None:
 def _named_only(frame: Any, dialect: Dialect, name: str) -> Any:
     """Leave out columns without a name: an index that pandas wrote, or what follows a last separator."""
     unnamed = [c for c in frame.columns if str(c).startswith("\x00")]
+    if not unnamed:
+        return frame
     index = [c for c in unnamed if c == frame.columns[0]]
     empty = [c for c in unnamed if frame[c].isna().all()]
     frame = frame.drop(columns=[*index, *empty]) if len(frame.columns) > len(index + empty) else frame

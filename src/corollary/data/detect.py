@@ -1,16 +1,18 @@
 """Columns of strings that are numbers or dates: recognised, parsed, and parsed alike in new data.
 
-A column is one of numbers if nearly all of its strings are, up to a sign of currency or per cent, one unit (``70 kg``),
-separators of thousands, and :data:`~corollary.data.delimited.GAPS`; ``(5)`` and ``5-`` are negative. ``1,234`` counts as a
-thousand unless other values of the column, or the file, have a decimal comma. A column is one of dates if one format of
-:data:`FORMATS` fits; months may have German, French, Spanish, Italian, Dutch or Portuguese names. What was found is kept as
-plain values (``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
+A column is one of numbers if nearly all of its strings are, up to a sign or code of currency, per cent, one unit (``70 kg``),
+separators of thousands, and :data:`~corollary.data.delimited.GAPS`; ``(5)`` and ``5-`` are negative, and a few bounds such as
+``<0.5`` count as the bound. ``1,234`` counts as a thousand unless other values of the column, or the file, have a decimal
+comma. A column is one of dates if one format of :data:`FORMATS` fits, or two of them (``ISO8601|%d/%m/%Y``); months may have
+German, French, Spanish, Italian, Dutch or Portuguese names. What was found is kept as plain values
+(``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,21 @@ KINDS_OF_COLUMN = {
     "id": "names the row; left out",
     "ignore": "left out",
 }
-_POINT = r"[+-]?(\d+|\d{1,3}([,'  ]\d{3})+)?(\.\d*)?([eE][+-]?\d+)?"
+_POINT = r"[+-]?(\d+|\d{1,3}([,'  ]\d{3})+|\d{1,2}(,\d{2})+,\d{3})?(\.\d*)?([eE][+-]?\d+)?"
 _COMMA = r"[+-]?(\d+|\d{1,3}([.'  ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?"
 _SIGNS = r"[€$£¥₹%\s\u00a0\u202f]+"
+_MONEY = r"^(AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|MXN|NOK|PLN|Rs\.?|R\$|SEK|USD|US\$|ZAR)\s*"
+_BOUND = r"^[<>≤≥~≈]=?\s*"
+# Groups of digits that are no thousands: a telephone number.
+_GROUPS = r"\d[\s/-]\d{1,2}(?:[^\d.,]|$)|\d[\s/-]\d{4,}|^\+\d+[\s/-]\d"
+_BOUNDS = 0.3  # share of bounds above which they are classes: below 50, 50 or more
 _UNIT = r"^[^A-Za-zµ°]*\d[^A-Za-zµ°]*([A-Za-zµ°][A-Za-zµ°/²³]{0,5}\.?)$"
+_SCALED = r"[^A-Za-z]*\d\s*([kKmM]|[bB][nN]?)?"
+MAGNITUDES = "K, M or B"  # the unit of a column of 950, 1.2K and 3M
 _SAMPLE = 500  # distinct values that tell what a column may be
 _ENOUGH = 0.95  # share of the values that must fit
+_MARKED = 0.7  # share of numbers beside words such as unknown, if there are many different numbers
+_RARER = 0.1  # share of dates that a second format must fit
 _DAYS: tuple[str, ...] = (
     "%d.%m.%Y",
     "%d/%m/%Y",
@@ -58,7 +69,18 @@ _DAYS += (
     "%B %d, %Y",
     "%b %d %Y",
 )
-_DAYS += ("%B %d %Y", "%a %b %d %Y", "%a, %d %b %Y", "%Y-%b-%d", "%m/%Y", "%b %Y", "%B %Y", "%b-%y", "%Y %b")
+_DAYS += (
+    "%B %d %Y",
+    "%a %b %d %Y",
+    "%a, %d %b %Y",
+    "%Y-%b-%d",
+    "%Y年%m月%d日",
+    "%m/%Y",
+    "%b %Y",
+    "%B %Y",
+    "%b-%y",
+    "%Y %b",
+)
 _HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = ("ISO8601", "quarter", *_DAYS, *_HOURS)
 _TWINS = {"%m/%d/%Y": "%d/%m/%Y", "%m-%d-%Y": "%d-%m-%Y", "%m/%d/%y": "%d/%m/%y"}
@@ -84,6 +106,7 @@ _FULL = {
 _MONTHS = _FULL | {name: i for i, names in enumerate(_SHORT) for name in names.split()}
 _MONTHS |= {name[:3].lower(): i for i, name in enumerate(_ENGLISH)}
 _FOREIGN = re.compile(rf"(?i)\b({'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?")
+_CALENDAR = (19000101, 21001231)  # days as integers
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
 Reading = dict[str, Any]
 
@@ -108,7 +131,9 @@ def typed(
     told = told or {}
     readings: dict[str, Reading] = {}
     columns = {}
-    for name in frame.columns:
+    for name, dtype in frame.dtypes.items():
+        if isinstance(dtype, np.dtype) and dtype.kind == "f" and str(name) not in told:
+            continue  # floats are what they are
         given = frame[name]
         column, how = _typed(given, told.get(str(name), {}), decimal)
         if how:
@@ -198,6 +223,8 @@ def _some(values: Any) -> Any:
 def _as_numbers(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | None:
     some = _some(values)
     unit = ""
+    if not told and (some.str.contains(_BOUND).mean() > _BOUNDS or some.str.contains(_GROUPS).mean() > 0.5):
+        return None
     if not len(some) or _fit(some, decimal)[0].mean() < _ENOUGH - 0.05:
         unit = _unit(some)
         if not unit or _fit(_without(some, unit), decimal)[0].mean() < _ENOUGH - 0.05:
@@ -207,14 +234,18 @@ def _as_numbers(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | 
         return None  # codes: 01234, or numbers of cards and accounts
     fits, sign = _fit(known, decimal)
     odd = known[~fits].unique()
-    if not len(known) or (
-        len(odd) and not told and (fits.mean() < _ENOUGH or len(odd) > 3 or known[fits].nunique() < 10)
-    ):
+    if not len(known) or (len(odd) and not told and not _are_markers(odd, known[fits], fits.mean())):
         return None
     how: Reading = {"kind": "number"} | ({"decimal": sign} if sign == "," else {})
     how |= {"unit": unit} if unit else {}
     how |= {"gaps": sorted(map(str, odd))} if len(odd) else {}
     return numbers(values, how), how
+
+
+def _are_markers(odd: Any, rest: Any, share: float) -> bool:
+    """Whether the strings that are no numbers stand for gaps (``unknown``): at most three, rare or among many numbers."""
+    distinct = rest.nunique()
+    return len(odd) <= 3 and (distinct >= 10 and share >= _ENOUGH or distinct >= 20 and share >= _MARKED)
 
 
 def _fit(values: Any, decimal: str) -> tuple[Any, str]:
@@ -228,20 +259,30 @@ def _fit(values: Any, decimal: str) -> tuple[Any, str]:
 
 
 def _bare(values: Any) -> Any:
-    """Return strings without signs of currency and per cent, with the minus of (5), 5- and −5 in front."""
-    bare = values.str.replace(_SIGNS, "", regex=True).str.replace("−", "-", regex=False)
+    """Return strings without bounds, signs of currency and per cent, with the minus of (5), 5- and −5 in front."""
+    bare = values.str.replace(_BOUND, "", regex=True).str.replace(_MONEY, "", regex=True)
+    bare = bare.str.replace(_SIGNS, "", regex=True).str.replace("−", "-", regex=False)
     return bare.str.replace(r"^\(([^()-]+)\)$|^([^-]+)-$", r"-\1\2", regex=True)
 
 
 def _unit(some: Any) -> str:
-    """Return the unit that nearly all strings end in, after different numbers, or nothing."""
+    """Return the unit that nearly all strings end in, after different numbers, or nothing; thousands and millions are one."""
+    if len(some) < 5:
+        return ""
     units = some.str.extract(_UNIT)[0].value_counts()
-    many = len(some) >= 5 and len(units) and units.iloc[0] >= _ENOUGH * len(some)
-    return str(units.index[0]) if many else ""
+    if len(units) and units.iloc[0] >= _ENOUGH * len(some):
+        return str(units.index[0])
+    scaled = some.str.fullmatch(_SCALED).mean() >= _ENOUGH
+    return MAGNITUDES if scaled and some.str.contains("[kKbB]").any() else ""  # M alone may be metres
 
 
 def _without(values: Any, unit: str) -> Any:
-    return values.str.removesuffix(unit) if unit else values
+    """Return strings without a unit; ``1.2K`` and ``3M`` as ``1.2e3`` and ``3e6``."""
+    if unit != MAGNITUDES:
+        return values.str.removesuffix(unit) if unit else values
+    for letters, power in (("kK", "3"), ("mM", "6"), ("bB", "9")):
+        values = values.str.replace(rf"\s*[{letters}][nN]?$", f"e{power}", regex=True)
+    return values
 
 
 def numbers(column: Any, how: Reading) -> Any:
@@ -273,7 +314,9 @@ def _is_calendar(column: Any) -> bool:
     """Whether integers are days such as 20240131: all of them, and several, unless the name of their column says so."""
     from pandas.api import types
 
-    if not types.is_integer_dtype(column.dtype) or not column.between(19000101, 21001231).all():
+    if not types.is_integer_dtype(column.dtype) or not column.iloc[:20].between(*_CALENDAR).all():
+        return False
+    if not column.between(*_CALENDAR).all():
         return False
     named = re.search("date|day", str(column.name).lower())  # of other numbers one in thirty is a day
     return bool((named or column.nunique() >= 10) and _parse(column.astype(str), "%Y%m%d").notna().all())
@@ -285,7 +328,7 @@ def _as_dates(values: Any, decimal: str, told: bool) -> tuple[Any, Reading] | No
         return None
     values = _in_english(values, "%B" in found) if "%b" in found.lower() else values
     parsed = _parse(values, found)
-    twin = _TWINS.get(found) or next((a for a, b in _TWINS.items() if b == found), None)
+    twin = _other(found)
     if twin is not None and parsed.isna().sum() > values.isna().sum():  # the rest of the column decides
         other = _parse(values, twin)
         parsed, found = (other, twin) if other.notna().sum() > parsed.notna().sum() else (parsed, found)
@@ -309,7 +352,27 @@ def _format(some: Any, decimal: str) -> str | None:
         fits = _parse(some, form).notna().mean()
         if fits > share or (fits == share == 1 and best is not None and _first(form, best, decimal)):
             best, share = form, fits
-    return best
+    return best or _two_formats(some, decimal)
+
+
+def _two_formats(some: Any, decimal: str) -> str | None:
+    """Return two formats of which nearly every date has one, as ``first|second``, or None."""
+    few = some.sample(min(len(some), 40), random_state=0)  # two formats may take turns
+    able = (form for form in _formats(str(some.iloc[0])) if _parse(few, form).notna().any())
+    fits = {form: fit for form in able if (fit := _parse(some, form).notna()).mean() >= _RARER}
+    pairs = [(a, b) for a, b in combinations(fits, 2) if b != _other(a)]
+    share = {pair: (fits[pair[0]] | fits[pair[1]]).mean() for pair in pairs}
+    best = max(
+        pairs,
+        key=lambda pair: (share[pair], decimal == "." and not _TWINS.keys().isdisjoint(pair)),
+        default=None,
+    )
+    return "|".join(best) if best is not None and share[best] > _ENOUGH else None
+
+
+def _other(form: str) -> str | None:
+    """Return the format with days and months the other way round, or None."""
+    return _TWINS.get(form) or next((a for a, b in _TWINS.items() if b == form), None)
 
 
 def _formats(example: str) -> Iterator[str]:
@@ -331,6 +394,9 @@ def _first(form: str, best: str, decimal: str) -> bool:
 def _parse(values: Any, form: str) -> Any:
     import pandas as pd
 
+    if "|" in form:
+        first, second = (_parse(values, part) for part in form.split("|"))
+        return first.fillna(second)
     if form == "quarter":
         months = values.str.extract(_QUARTER)
         values = (

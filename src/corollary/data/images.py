@@ -10,6 +10,7 @@ source (:class:`corollary.data.sources.ImageFolder`), whose images are decoded a
 from __future__ import annotations
 
 import io
+import re
 import threading
 import warnings
 from collections import Counter
@@ -60,13 +61,13 @@ def read_folder(folder: Path, reading: Mapping[str, Any] | None = None, whole: b
 def _dataset(files: list[Path], labels: Any, path: Path, root: Path, reading: Mapping[str, Any]) -> Dataset:
     sizes, broken = readable(files, lambda file: size_of(file.read_bytes(), file.name))
     size = tuple(reading.get("size") or _common(list(sizes.values())))
-    fitted = [name for name, found in sizes.items() if found != size]
     if len(files) > 1 and 3 * size[0] * size[1] * len(sizes) > current().in_memory:
         return _on_demand(files, labels, path, size, broken, [*sizes])
     decoded, late = readable([*sizes], lambda file: fitted_to(file.read_bytes(), file.name, size))
     check_readable(path.name, len(files), {**broken, **late}, "images")
+    fitted = [file for file in decoded if sizes[file] != size]
     if fitted and len(files) > 1:
-        text = f"load: {len(fitted)} of {len(files)} images of {path.name} are scaled and cropped to {size[0]} x {size[1]}."
+        text = f"load: {len(fitted)} of {len(decoded)} images of {path.name} are scaled and cropped to {size[0]} x {size[1]}."
         warnings.warn(text, errors.CorollaryWarning, stacklevel=2)
     X = joined([*decoded.values()], [file.name for file in decoded], "load", reading.get("channels"))
     learned = {"size": list(size), "channels": 1 if X.ndim == 3 else X.shape[1]}
@@ -229,7 +230,8 @@ def open_picture(raw: bytes, name: str, use: Callable[[Any], Any], counted: bool
 
 
 def _no_image(name: str, error: Exception) -> ValueError:
-    got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+    said = re.sub(r" image file <.*>", "", " ".join(str(error).split()))  # Pillow's name of a file in memory
+    got = f"{type(error).__name__}: {said}"[:160].rstrip(".")
     return errors.value("load", f"{name} must be an image file", got)
 
 

@@ -71,7 +71,7 @@ def load(
 
     Parameters
     ----------
-    source : str, path, array, DataFrame, sparse matrix, graph, list or Dataset
+    source : str, path, array, DataFrame, dict of columns, sparse matrix, graph, list or Dataset
         The name of a data set (see :func:`corollary.data.names`; it wins over a file of that name,
         for which write ``./name``), a path, or data in memory; a pair of frames, or of paths, is a table of nodes and one of
         edges.
@@ -131,16 +131,27 @@ def load(
     if isinstance(source, str) and "://" in source:
         return tables.read_database(source, target, columns)
     path = Path(source).expanduser()
+    path = path if path.name not in ("", "..") else path.resolve()  # the current folder has a name too
     if not path.exists():
-        near = errors.closest(str(source), registry.names())
-        do = f"Data sets with a name like it: {near}. See corollary.data.names()."
-        raise missing_file(
-            "load", "the source must be a data set or a path that exists", repr(str(source)), do
-        )
+        raise _no_such(path, str(source))
     with bounded(limits):
         how = _How(kind, target, columns, reading or {}, directed)
         found = _from_folder(path, how) if path.is_dir() else _from_file(path, how)
     return found if found.kind == "table" and found.feature_names else _told(found, columns)
+
+
+def _no_such(path: Path, source: str) -> FileNotFoundError:
+    """Return the error for a source that does not exist: a path names files beside it, a word data sets like it."""
+    must = "the source must be a data set or a path that exists"
+    if not path.suffix and path.parent == Path():
+        near = errors.closest(source, registry.names())
+        do = f"Data sets with a name like it: {near}. See corollary.data.names()."
+    elif not path.parent.is_dir():
+        do = f"There is no folder {str(path.parent)!r} either."
+    else:
+        near = errors.closest(path.name, (other.name for other in path.parent.iterdir()))
+        do = f"In {str(path.parent.resolve())!r} there is {near or 'nothing'}."
+    return missing_file("load", must, repr(source), do)
 
 
 def _told(dataset: Dataset, columns: Mapping[str, str] | None) -> Dataset:

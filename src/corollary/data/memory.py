@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from corollary.data.arrays import as_array, concatenated, sparse_from
 from corollary.data.columns import frame_of
 from corollary.data.dataset import Dataset
 from corollary.data.edges import attributed
+from corollary.data.frames import as_frame
 from corollary.data.graphs import divided
 from corollary.data.limits import allow
 from corollary.data.node_tables import from_frames
@@ -50,7 +50,8 @@ def from_memory(
         graph, features = attributed(source, target, "load", name)
         extra = {} if graph.nodes is None else {"nodes": graph.nodes}
         return Dataset(graph, graph.y, "graph", name, features or None, extra=extra)
-    frame = frame_of(source) if kind not in (None, "table", "text") else _framed(source)
+    plain = kind in (None, "table", "text")
+    frame = as_frame(source, words=kind == "table") if plain else frame_of(source)
     if frame is not None and kind in (None, "table"):
         return tables.as_table(frame, name, target, columns=columns)
     if frame is not None and kind == "text":
@@ -71,30 +72,6 @@ def _two_frames(source: Any) -> bool:
     """Whether these are a table of nodes and one of edges."""
     pair = isinstance(source, list | tuple) and len(source) == 2
     return pair and all(frame_of(part) is not None for part in source)
-
-
-def _framed(source: Any) -> Any:
-    """Return a frame, columns by name, records, or rows of words and numbers as a pandas frame; anything else as None."""
-    import pandas as pd
-
-    if isinstance(source, Mapping) and source and all(_dimensions(c) == 1 for c in source.values()):
-        try:
-            return pd.DataFrame({**source})
-        except ValueError as error:
-            raise errors.value("load", "columns must have one length", str(error)) from error
-    listed = isinstance(source, list | tuple) and len(source) > 0
-    if listed and all(isinstance(row, Mapping) for row in source):
-        return pd.json_normalize([*source])
-    mixed = listed and all(isinstance(row, list | tuple) and _is_mixed_row(row) for row in source)
-    if mixed or (isinstance(source, np.ndarray) and source.ndim == 2 and source.dtype.kind in "OUS"):
-        frame = pd.DataFrame(source).infer_objects()
-        return frame.set_axis([f"x{i}" for i in range(frame.shape[1])], axis=1)
-    return frame_of(source)
-
-
-def _is_mixed_row(row: Any) -> bool:
-    words = [isinstance(value, str) for value in row]
-    return any(words) and not all(words)
 
 
 def _kind_of(X: Any) -> str:
@@ -153,6 +130,7 @@ def _numeric_table(X: Any) -> Any:
         array = X.tocsr() if hasattr(X, "tocsr") else as_array(X)
     except (TypeError, ValueError) as error:
         raise errors.value("load", "the rows of a table must have one length", "different lengths") from error
+    array = _without_objects(array)
     if array.ndim != 2 or 0 in array.shape:
         do = "Pass kind= if it is not a table."
         raise errors.value("load", "a table must have rows and columns", f"shape {array.shape}", do)
@@ -160,6 +138,16 @@ def _numeric_table(X: Any) -> Any:
         do = "Pass a DataFrame if the columns are of different types."
         raise errors.kind("load", "a table must hold real numbers", str(array.dtype), do)
     return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
+
+
+def _without_objects(array: Any) -> Any:
+    """Return an array of Python's numbers as one of floats; anything else as it is."""
+    if array.dtype != object:
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        return array
 
 
 # ------------------------------------------------------------------------------ arrays of one file

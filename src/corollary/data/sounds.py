@@ -76,7 +76,7 @@ def wave(raw: bytes, name: str) -> tuple[int, np.ndarray]:
             warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks that are not sound
             rate, samples = wavfile.read(io.BytesIO(raw))
     except Exception as error:  # whatever the bytes make scipy raise
-        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+        got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160].rstrip(".")
         raise errors.value("load", f"{name} must be a WAV file", got) from error
     if samples.size == 0:
         raise errors.value("load", f"{name} must have at least one sample", "none")

@@ -10,9 +10,10 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.data.columns import LEFT_OUT, fit_columns, frame_of, numbers_of
+from corollary.data.columns import LEFT_OUT, fit_columns, numbers_of
 from corollary.data.detect import told_kinds
 from corollary.data.encodings import headings
+from corollary.data.frames import as_frame
 
 __all__ = ["TableEncoder"]
 
@@ -73,7 +74,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([name for column in kept for name in headings(column)], dtype=object)
 
     def _frame(self, X: Any) -> Any:
-        frame = frame_of(X)
+        frame = as_frame(X, "TableEncoder")
         if frame is None:
-            raise errors.kind("TableEncoder", "X must be a data frame", type(X).__name__, "pd.DataFrame(X).")
+            must = "X must be a data frame, a dict of columns or rows with words"
+            raise errors.kind("TableEncoder", must, type(X).__name__, "pd.DataFrame(X).")
         return frame

@@ -17,7 +17,7 @@ import numpy as np
 from corollary import errors
 from corollary.data.columns import LEFT_OUT, frame_of, is_numeric, learn_columns, numbers_of
 from corollary.data.compressed import opened, plain_suffix
-from corollary.data.dataset import Dataset
+from corollary.data.dataset import Dataset, missing_file
 from corollary.data.delimited import read_delimited
 from corollary.data.detect import Reading, told_kinds, typed
 from corollary.data.limits import allow
@@ -34,6 +34,13 @@ __all__ = [
     "read_table",
     "with_target_only",
 ]
+
+_FEWEST = 5  # rows of which the last can be one of sums
+_TOTALS = (
+    "total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "insgesamt", "somme", "total général",
+    "totale", "suma", "totaal", "итого", "всего", "合计", "合計", "总计",
+)  # fmt: skip
+_ANSWERS = ("yes", "no", "ja", "si", "sí", "da", "ok")  # short words, whatever their capitals
 
 
 def as_table(
@@ -81,7 +88,7 @@ def _as_dataset(
     y = None
     if target is not None:
         target = _column(frame, target)
-        y = _target_values(frame[target])
+        y = _target_values(frame[target], str(target))
         frame = frame.drop(columns=[target])
     if frame.shape[1] == 0 or frame.shape[0] == 0:
         must = f"{name or 'the table'} must have at least one row and one column besides the target"
@@ -100,13 +107,32 @@ def _column(frame: Any, target: Any) -> Any:
     return by_text[str(target)]
 
 
-def _target_values(column: Any) -> np.ndarray | None:
+def _target_values(column: Any, name: str) -> np.ndarray | None:
     if column.isna().any():  # of data to predict, whose rows all stay
         return None
     if is_numeric(column.dtype):
         values = np.asarray(column)
         return values if values.dtype != object else values.astype(float)
-    return np.asarray(column.astype(str), dtype=object).astype(str)
+    return np.asarray(_spelled_alike(column.astype(str), name), dtype=object).astype(str)
+
+
+def _spelled_alike(column: Any, name: str) -> Any:
+    """Return classes whose names differ in capitals alone (``yes``, ``Yes``) under their commonest name, and say so.
+
+    Names of one or two letters may be symbols (genotypes ``Aa`` and ``aa``): only words of :data:`_ANSWERS` are joined then.
+    """
+    counts = column.value_counts()
+    common: dict[str, str] = {}
+    for spelling in counts.index:
+        common.setdefault(spelling.lower(), spelling)
+    able = {low for low in common if len(low) > 2 or low in _ANSWERS}
+    others = {one: common[low] for one in counts.index if (low := one.lower()) in able and common[low] != one}
+    if not others:
+        return column
+    shown = ", ".join(f"{one!r} as {usual!r}" for one, usual in [*others.items()][:5])
+    text = f"load: classes of {name!r} that differ in capitals alone count as one: {shown}."
+    warnings.warn(text, errors.CorollaryWarning, stacklevel=5)
+    return column.replace(others)
 
 
 def _numbers(frame: Any) -> np.ndarray:
@@ -153,10 +179,22 @@ def read_table(
     if learned is None:
         as_text = [name for name, kind in (columns or {}).items() if kind in ("category", "text", "id")]
         frame, decimal = read_frame(path, as_text=as_text)
+        frame = _without_total(frame, path.name)
         return as_table(frame, plain_stem(path), target, str(path), columns, decimal)
     as_text = [c["name"] for c in learned if c["kind"] != "number" or c.get("decimal") == ","]
     frame, _ = read_frame(path, as_text=as_text)
     return _as_dataset(frame, plain_stem(path), target, str(path), {})
+
+
+def _without_total(frame: Any, name: str) -> Any:
+    """Return a frame without a last row of sums, which begins with a word such as Total that no other row has; say so."""
+    last = frame.iloc[-1].dropna() if len(frame) > _FEWEST and not all(map(is_numeric, frame.dtypes)) else ()
+    word = last.iloc[0].strip() if len(last) and isinstance(last.iloc[0], str) else ""
+    if word.rstrip(" :").lower() not in _TOTALS or (frame[last.index[0]] == last.iloc[0]).sum() > 1:
+        return frame
+    text = f"load: left out the last row of {name}, the sums that begin with {word!r}."
+    warnings.warn(text, errors.CorollaryWarning, stacklevel=5)
+    return frame.iloc[:-1]
 
 
 def plain_stem(path: Path) -> str:
@@ -262,6 +300,11 @@ def read_database(url: str, target: str | None, columns: Mapping[str, str] | Non
     import pandas as pd
 
     address, _, what = url.partition("#")
+    file = Path(
+        address.removeprefix("sqlite:///").partition("?")[0] if address.startswith("sqlite:///") else ""
+    )
+    if not file.exists():  # SQLite would make one
+        raise missing_file("load", "the database must be a file that exists", repr(str(file)))
     try:
         engine = sqlalchemy.create_engine(address)
         tables = sqlalchemy.inspect(engine).get_table_names()
@@ -270,10 +313,12 @@ def read_database(url: str, target: str | None, columns: Mapping[str, str] | Non
         raise errors.value(
             "load", "the address must open a database", got, "As in sqlite:///shop.db#customers."
         ) from error
+    if not tables:
+        raise errors.value("load", f"{address} must hold a table", "none")
     if not what and len(tables) == 1:
         what = tables[0]
     if what not in tables and " " not in what.strip():
-        do = f"Write it after the address: {address}#{tables[0] if tables else 'table'}."
+        do = f"Write it after the address: {address}#{tables[0]}."
         raise errors.unknown("load", "table", what, tables, do)
     try:
         frame = pd.read_sql(what if what in tables else sqlalchemy.text(what), engine)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corollary import errors
-from corollary.data.delimited import column_names, without_title
+from corollary.data.delimited import column_names, joined_names, two_rows_of_names, without_title
 
 __all__ = ["sheet"]
 
@@ -41,24 +41,8 @@ def _table(raw: Any) -> Any:
     cells = [["" if v != v or v is None else str(v) for v in row] for row in raw.head(_HEAD).to_numpy(object)]
     skip, rows = without_title([(row, i) for i, row in enumerate(cells, 1)])
     raw = raw.iloc[skip:]
-    if _two_rows(raw):
-        over = raw.iloc[0].ffill().fillna("").map(str)
-        under = raw.iloc[1].fillna("").map(str)
-        first = [" ".join(part for part in pair if part) for pair in zip(over, under)]
-        names, above = column_names([first, *rows[2:]])[0], 2
-    else:
-        names, above = column_names(rows)
-    body = raw.iloc[int(above) :].reset_index(drop=True)
+    two = two_rows_of_names(rows)
+    names, above = column_names([joined_names(*rows[:2]), *rows[2:]] if two else rows)
+    body = raw.iloc[2 if two else int(above) :].reset_index(drop=True)
     names = [name or f"x{i}" for i, name in enumerate(names)]
     return body.set_axis(names, axis=1).infer_objects()
-
-
-def _two_rows(raw: Any) -> bool:
-    """Whether the first two rows hold words only, and the second stands above numbers or dates."""
-    if len(raw) < 4:
-        return False
-    first, second, below = (raw.iloc[i] for i in (0, 1, slice(2, _HEAD)))
-    words = all(isinstance(v, str) for row in (first, second) for v in row.dropna())
-    full = second.notna().sum() >= raw.shape[1] - 1 and first.notna().any()
-    typed = [not any(isinstance(v, str) for v in below[c].dropna()) for c in raw.columns if second.notna()[c]]
-    return bool(words and full and sum(typed) > len(typed) / 2)
