@@ -300,11 +300,26 @@ def test_a_backtest_never_sees_the_future():
     assert forecast_errors([x[:3, None]], [x[:3, None]], [x[:, None]]) == {"MASE": 0.0, "RMSE": 0.0}
 
 
-def test_a_season_that_stays_is_learned_from_many_of_them():
-    """Of a noisy season that never changes, the mean of ten has less noise than the mean of four; a moving one has not."""
-    rng, t = np.random.default_rng(0), np.arange(520)
-    pattern = rng.normal(size=52)
-    still = fit_smoother([0.02 * t + pattern[t % 52] + rng.normal(size=520)], period=52)
-    assert still.seasons == max(SEASONS)
-    turning = np.sin(2 * np.pi * t / 12 + 0.01 * t) * 5
-    assert fit_smoother([turning + 0.1 * rng.normal(size=520)], period=12).seasons == min(SEASONS)
+@pytest.mark.parametrize("seasons", SEASONS)
+def test_the_first_season_is_a_mean_of_several(seasons):
+    """With shares of zero nothing moves, so the state at the end is the one that the series began with."""
+    rng = np.random.default_rng(0)
+    x = np.tile([1.0, -2.0, 4.0, 0.5], 15) + rng.normal(size=60)
+    still = Smoother(4, "none", 0.0, 0.0, 0.0, seasons=seasons)
+    state = still.run(x, np.array([60]))[1]
+    table = x[: 4 * seasons].reshape(seasons, 4)
+    change = (table[-1].mean() - table[0].mean()) / (
+        4 * (seasons - 1)
+    )  # a line through the first and the last mean
+    line = table.mean() + change * (np.arange(4 * seasons) - (4 * seasons - 1) / 2)
+    np.testing.assert_allclose(state.season[0], (table - line.reshape(seasons, 4)).mean(0), atol=1e-12)
+
+
+def test_how_many_seasons_are_averaged_is_decided_by_forecasts():
+    """Ten are taken where forecasts inside the series are clearly better with them, and where there are so many."""
+    weeks = pytest.importorskip(
+        "statsmodels.api", reason="its weeks of carbon dioxide"
+    ).datasets.co2.load_pandas()
+    x = weeks.data["co2"].interpolate().to_numpy()[-520:]
+    assert fit_smoother([x], period=52).seasons == 10
+    assert fit_smoother([x[-200:]], period=52).seasons == 4
