@@ -213,9 +213,46 @@ def test_bad_input(options, y, message):
         MultiTaskNet(**options).fit(X, y)
 
 
-def test_label_smoothing_says_that_it_has_no_classes_to_smooth():
-    with pytest.raises(ValueError, match="label_smoothing"):
-        MultiTaskNet(training=Training(label_smoothing=0.1)).fit(X, targets())
+def test_label_smoothing_smooths_the_classes_of_each_task_and_no_numbers():
+    z, codes, numbers = torch.randn(8, 4), torch.arange(8) % 3, torch.randn(8, 1)
+    tasks = Tasks([3, 1], [1.0, 0.0])
+    target = tasks.smoothed(torch.cat([F.one_hot(codes, 3).float(), numbers], 1), 0.2)
+    expected = F.cross_entropy(z[:, :3], codes, label_smoothing=0.2)
+    torch.testing.assert_close(tasks(z, target).mean(), expected)
+    assert torch.equal(target[:, 3:], numbers)
+    with pytest.raises(ValueError, match="label_smoothing needs classes; got a model without them"):
+        MultiTaskNet(training=Training(label_smoothing=0.1)).fit(X, NUMBERS)
+
+
+def test_target_noise_exchanges_classes_moves_numbers_and_leaves_gaps():
+    tasks, n = Tasks([4, 1], [1.0, 1.0]), 4000
+    target = torch.cat(
+        [F.one_hot(torch.zeros(n, dtype=torch.long), 4).double(), torch.zeros(n, 1).double()], 1
+    )
+    target[:10] = torch.nan
+    rng = torch.Generator().manual_seed(0)
+    noisy = tasks.with_noise(
+        target, 0.4, lambda draw, like: draw(like.shape, generator=rng, dtype=like.dtype)
+    )
+    assert noisy[:10].isnan().all()
+    classes, numbers = noisy[10:, :4], noisy[10:, 4]
+    assert ((classes == 0) | (classes == 1)).all()
+    assert (classes.sum(1) == 1).all()
+    assert 1 - classes[:, 0].mean() == pytest.approx(0.4 * 3 / 4, abs=0.03)  # four standard errors
+    assert numbers.std() == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize("field", [{"mixup": 0.4}, {"target_noise": 0.1}, {"label_smoothing": 0.1}])
+def test_regularisers_of_targets_work_with_several_tasks_and_gaps(field):
+    y = targets()
+    y["number"][::3] = np.nan
+    plan = Training(epochs=120, learning_rate=1e-2, **field)
+    model = MultiTaskNet(hidden_layer_sizes=(16,), training=plan, random_state=0).fit(X, y)
+    scores = model.scores(X, y)
+    assert all(np.isfinite(row["loss"]) for row in model.history_)
+    assert scores["word"] > 0.9
+    assert scores["number"] > 0.8
+    assert scores["three"] > 0.8
 
 
 def test_targets_of_other_tasks_are_named():

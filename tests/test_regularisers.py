@@ -25,7 +25,7 @@ from corollary.engine.objective import Supervised
 from corollary.engine.regularisers import Curriculum, LabelSmoothing, Mixup, NormBall
 from corollary.engine.sgd import GradientLearner, find_rate
 from corollary.errors import CorollaryWarning
-from corollary.losses import CrossEntropy, half_squared
+from corollary.losses import CrossEntropy, LabelwiseCrossEntropy, half_squared
 from corollary.testing.checks import check_resume
 
 RNG = np.random.default_rng(0)
@@ -480,3 +480,34 @@ def test_compiled_modules_give_the_same():
         for c in (False, "eager")
     )
     assert all(np.array_equal(a, b) for a, b in zip(plain.coefs_, compiled.coefs_))
+
+
+def test_labels_that_stand_side_by_side_are_smoothed_and_exchanged_each_by_itself():
+    """Any number of labels per sample: each has two classes, yes and no."""
+    criterion = LabelwiseCrossEntropy(3)
+    target = torch.tensor([[0.0, 1.0, 1.0]])
+    torch.testing.assert_close(criterion.smoothed(target, 0.2), torch.tensor([[0.1, 0.9, 0.9]]))
+    rng = torch.Generator().manual_seed(0)
+    many = target.repeat(5000, 1)
+    noisy = criterion.with_noise(many, 0.2, lambda draw, like: draw(like.shape, generator=rng))
+    assert ((noisy == 0) | (noisy == 1)).all()
+    assert float((noisy != many).float().mean()) == pytest.approx(
+        0.1, abs=0.01
+    )  # half of the tosses change nothing
+
+
+def test_noise_on_probabilities_exchanges_whole_rows():
+    """It used to add normal numbers to them."""
+    soft = np.eye(3)[Y]
+    seen = []
+
+    class Watching:
+        def on_batch(self, batch, module, rng):
+            seen.append(batch.target)
+            return batch
+
+    plan = Training(epochs=2, target_noise=0.5, regularisers=(Watching(),))
+    MLPClassifier((4,), training=plan, random_state=0).fit(X, soft)
+    found = torch.cat(seen)
+    assert ((found == 0) | (found == 1)).all()
+    assert (found.sum(1) == 1).all()

@@ -1,4 +1,4 @@
-"""The contract: what an estimator is. Read this first.
+"""The base class of all estimators, and the hooks that a model writes. Read this first.
 
 An estimator is a scikit-learn estimator whose ``fit`` is a loop over a state. A public
 method checks, converts and calls one private hook; a concrete class writes the hooks and
@@ -47,8 +47,8 @@ from corollary.data.frames import as_frame
 from corollary.data.images import levels_of
 from corollary.data.sources import Source, as_source
 from corollary.data.texts import as_texts, one_text
-from corollary.engine.learner import Learner, State
-from corollary.engine.loop import EarlyStopping, Event, Journal, drive
+from corollary.engine.learner import Learner, State, gathered
+from corollary.engine.loop import EarlyStopping, Event, Journal, check_divisible, drive
 from corollary.engine.run import Run, current
 from corollary.roles import (
     Classifier,
@@ -112,7 +112,7 @@ _KIND_CHECKS: dict[str, Any] = {
 
 
 class Data(NamedTuple):
-    """What a learner is made from: checked, in the library's own form."""
+    """Validated data of a fit: inputs, targets, sample weights."""
 
     X: Any
     y: Any = None
@@ -149,6 +149,14 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adopt(self, learner: Any) -> None:
         raise NotImplementedError
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        """Return sizes and types of checked training data by fitted attribute; one that is None is not kept.
+
+        Further data are checked against them, and a module is built of them. The number of columns of a table is kept by
+        scikit-learn's own check.
+        """
+        return {}
 
     def _stopping(self) -> EarlyStopping | None:
         return None
@@ -228,11 +236,10 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _launch(self, learner: Learner, data: Data, run: Run, number: int, begin: float) -> Journal:
-        """Let new processes do the work, and take over what the first of them has learned."""
+        """Fit in new processes, and take over the final state of the first."""
         from corollary.engine.processes import launch
 
-        if not getattr(learner, "shares", True):
-            raise errors.undivided(type(self).__name__, run.processes)
+        check_divisible(learner, run, type(self).__name__, run.processes)
         notify = self._notifier(data, self._total(learner)) if hasattr(self, "_skl_callbacks") else None
         told = (*run.callbacks, *((notify,) if notify else ()))
         work = partial(_fit_share, _bare_copy(self), data, number, begin)
@@ -244,7 +251,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """Put everything back as it was if the block fails; a diverged fit keeps its last finite state."""
+        """Restore all attributes if the fit fails; a diverged fit keeps its last finite state."""
         before = dict(vars(self))
         try:
             yield
@@ -286,7 +293,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return notify
 
     def _fingerprint(self, data: Data) -> State:
-        """Return what must be equal for a checkpoint to be resumed."""
+        """Return what identifies a fit, so that only its own checkpoints are resumed: parameters and a hash of the data."""
         params = {
             key: repr(value)
             for key, value in self.get_params().items()
@@ -301,7 +308,16 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         X = self._admit(X, reset=True)
         y = X.target if y is None and isinstance(X, Source) else y
         y = self._check_y(X, y)
-        return Data(X, y, self._check_weight(X, sample_weight), extra)
+        return self._keep_sizes(Data(X, y, self._check_weight(X, sample_weight), extra))
+
+    def _keep_sizes(self, data: Data) -> Data:
+        """Keep the sizes of training data as fitted attributes; return the data."""
+        for name, size in self._fitted_sizes(data).items():
+            if size is None:
+                self.__dict__.pop(name, None)
+            else:
+                setattr(self, name, size)
+        return data
 
     def _check_weight(self, X: Any, sample_weight: Any) -> np.ndarray | None:
         if sample_weight is None:
@@ -317,7 +333,9 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         source = as_source(X) if self._reads_sources else None
         if source is None:
             return self._check(X, reset)
-        self._check(source.head(max(1, self._checks.get("ensure_min_samples", 1))), reset)
+        head = self._check(source.head(max(1, self._checks.get("ensure_min_samples", 1))), reset)
+        if reset:
+            self._keep_sizes(Data(head))  # what is read later is checked against them
         return source.map(partial(self._check, reset=self.input != "table"))
 
     def _check(self, X: Any, reset: bool) -> Any:
@@ -348,7 +366,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return self._admit(self._read_again(X), reset=False)
 
     def _answer(self, hook: Any, X: Any) -> Any:
-        """Return what a hook says of new data; those that stay on disk are asked about block by block."""
+        """Return the result of a hook for new data; data on disk are processed block by block."""
         return self._by_blocks(hook, self._query(X))
 
     def _by_blocks(self, hook: Any, X: Any) -> Any:
@@ -522,7 +540,8 @@ def _fit_share(estimator: Estimator, data: Data, number: int, begin: float, run:
         journal = estimator._drive(learner, data, run, number, begin)
     except errors.Diverged as error:  # the last finite state is the result all the same
         diverged = str(error)
-    return {"learner": learner.state(), "journal": vars(journal), "diverged": diverged}
+    state = gathered(learner, learner.state())
+    return {"learner": state, "journal": vars(journal), "diverged": diverged}
 
 
 def _bare_copy(estimator: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Estimators that are trained by gradients: what they share beyond the contract of :mod:`corollary.base`.
+"""Base classes of all estimators trained by gradient descent: classifiers, regressors, taggers.
 
 A subclass stores ``training`` and ``random_state``, builds ``_module()`` from fitted sizes, and returns
 ``self._descend(objective, batches)`` from ``_learner``. Classifiers, regressors and taggers get weights, soft targets and
@@ -31,7 +31,7 @@ __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "Gradien
 
 
 class GradientTrained(Tunable, Estimator):
-    """Base of the estimators that descend: ``training`` is theirs to take.
+    """Base of all estimators trained by gradient descent, with a parameter ``training``.
 
     One that makes its batches with ``corollary.engine.sources.batches_of`` says ``_reads_sources = True``.
     """
@@ -51,7 +51,7 @@ class GradientTrained(Tunable, Estimator):
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is a network; weights to start from are none."""
+        """Whether a network has been trained; pre-trained weights to start from do not count."""
         return hasattr(self, "module_")
 
     def __sklearn_clone__(self) -> Self:
@@ -122,10 +122,10 @@ class GradientTrained(Tunable, Estimator):
     # --- hooks -------------------------------------------------------------------------------------------
 
     def _measure(self, data: Data) -> None:
-        """Learn from the data what the module and the batches are made with: sizes, scales, vocabularies."""
+        """Learn what the module and the batches are made with from the training data: scales, vocabularies."""
 
     def _batches(self, data: Data) -> Any:
-        """Return the batches of some data, by what was measured."""
+        """Return batches of training or validation data, with the scales and vocabularies of the training data."""
         raise NotImplementedError
 
     def _aim(self) -> Any:
@@ -133,11 +133,11 @@ class GradientTrained(Tunable, Estimator):
         raise NotImplementedError
 
     def _explicit(self, data: Data) -> Any:
-        """Return the explicit backward pass, where there is one."""
+        """Return a function that writes gradients without automatic differentiation, if the model has one."""
         return None
 
     def _known_y(self, X: Any, y: Any) -> Any:
-        """Return targets of further data, by what was learned from the first."""
+        """Return the targets of further data, encoded with the classes of the first fit."""
         return None if y is None else self._check_y(X, y)
 
     def _ready(self, data: Data) -> None:
@@ -168,7 +168,8 @@ class GradientTrained(Tunable, Estimator):
             X, y = self._read(X, y)
             X = self._admit(X, reset=True)
             self.classes_ = np.unique(going_on["classes"])
-            return Data(X, self._known_y(X, y), self._check_weight(X, sample_weight), extra)
+            weight = self._check_weight(X, sample_weight)
+            return self._keep_sizes(Data(X, self._known_y(X, y), weight, extra))
         return self._further(X, y, sample_weight)
 
     def _further(self, X: Any, y: Any = None, sample_weight: Any = None) -> Data:
@@ -184,7 +185,7 @@ class GradientTrained(Tunable, Estimator):
         return self._further(*given)
 
     def _plan(self, n: int | None = None) -> Training:
-        """Return how to descend; batch size and epochs from the number of samples, where there is a budget of updates."""
+        """Return the complete training settings; a model with a budget of updates takes batch size and epochs from n."""
         training = self.training if self.training is not None else Training()
         if not isinstance(training, Training):
             raise errors.kind(type(self).__name__, "training must be a Training", repr(training))
@@ -213,11 +214,10 @@ class GradientTrained(Tunable, Estimator):
         validate: Any = None,
         rule: str | None = None,
     ) -> Any:
-        """Return the gradient learner over batches, with a validation part if stopping asks for one.
+        """Return the gradient learner; with early stopping, a part of the batches is held out for validation.
 
-        ``objective`` is one, or the players of a game with its ``rule``; ``validation`` are batches that the data bring,
-        measured by ``validation_objective`` where that is another one; ``validate(module)`` measures something else after
-        every epoch instead.
+        ``objective`` is one objective, or the players of a game with its ``rule``. ``validation`` are batches to validate on,
+        with ``validation_objective`` if that differs. ``validate(module)`` replaces them by any other measure.
         """
         from corollary.engine.batches import TensorBatches
         from corollary.engine.random import seeded
@@ -267,7 +267,7 @@ class GradientTrained(Tunable, Estimator):
             self._optimizer_states = [player.state() for player in learner.players]
 
     def _sampled(self, count: int, call: Any) -> Any:
-        """Return the results of several calls in which dropout drops, one after the other along a new axis."""
+        """Return the results of several calls with active dropout, stacked along a new first axis."""
         import torch
 
         from corollary.engine.dropout import dropping
@@ -410,7 +410,7 @@ class GradientClassifier(Classifier, GradientTrained):
     def predict_proba(self, X, *, dropout_samples=None):
         """Return the probability of each class, in the order of ``classes_``.
 
-        With ``dropout_samples`` it is the mean over so many passes in which dropout drops (Monte-Carlo dropout).
+        With ``dropout_samples`` it is the mean over so many passes with active dropout (Monte-Carlo dropout).
         """
         if dropout_samples is None:
             return super().predict_proba(X)
@@ -422,12 +422,10 @@ class GradientClassifier(Classifier, GradientTrained):
             return indicators(y, self.classes_, type(self).__name__)
         y = check_target(self, X, y, multi_output=True)
         if y.ndim == 2 and y.shape[1] > 1:
-            known = self.classes_
-            codes = self._check_probabilities(y)
-            if len(known) != y.shape[1]:
-                raise errors.value(type(self).__name__, f"y must have {len(known)} columns", y.shape[1])
-            self.classes_ = known
-            return codes
+            if len(self.classes_) != y.shape[1]:
+                must = f"y must have {len(self.classes_)} columns"
+                raise errors.value(type(self).__name__, must, y.shape[1])
+            return self._check_probabilities(y)
         return known_codes(self, y.reshape(-1))
 
     def _aim(self) -> Any:
@@ -535,7 +533,7 @@ class GradientRegressor(Regressor, GradientTrained):
     def predict(self, X, *, dropout_samples=None, return_std=False):
         """Return the predicted targets.
 
-        With ``dropout_samples`` they are the mean over so many passes in which dropout drops (Monte-Carlo dropout), and
+        With ``dropout_samples`` they are the mean over so many passes with active dropout (Monte-Carlo dropout), and
         ``return_std`` adds their standard deviation.
         """
         if dropout_samples is None:

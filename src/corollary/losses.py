@@ -186,6 +186,24 @@ def exponential_family(output: Tensor, target: Tensor, family: str) -> Tensor:
 
 # --- criteria that estimators use ------------------------------------------------------------------------
 
+Draw = Callable[
+    [Any, Tensor], Tensor
+]  # draw(torch.rand or torch.randn, like): random numbers of a tensor's shape
+
+
+def exchanged(target: Tensor, share: float, draw: Draw) -> Tensor:
+    """Return probabilities (..., n_classes) of which a share of rows, at random, is one class drawn evenly."""
+    n_classes = target.shape[-1]
+    other = (n_classes * draw(torch.rand, target[..., 0])).long().clamp(max=n_classes - 1)
+    turned = draw(torch.rand, target[..., 0]) < share
+    return torch.where(turned[..., None], F.one_hot(other, n_classes).to(target.dtype), target)
+
+
+def tossed(target: Tensor, share: float, draw: Draw) -> Tensor:
+    """Return zeros and ones of which a share, at random, is replaced by the toss of a coin."""
+    coin = (draw(torch.rand, target) < 0.5).to(target.dtype)
+    return torch.where(draw(torch.rand, target) < share, coin, target)
+
 
 @dataclass(frozen=True)
 class CrossEntropy:
@@ -238,6 +256,14 @@ class LabelwiseCrossEntropy:
     def soften(self, target: Tensor, dtype: torch.dtype) -> Tensor:
         """Return the targets, which are probabilities already."""
         return target.to(dtype)
+
+    def smoothed(self, target: Tensor, share: float) -> Tensor:
+        """Return targets of which a share is spread over yes and no."""
+        return (1 - share) * target + share / 2
+
+    def with_noise(self, target: Tensor, share: float, draw: Draw) -> Tensor:
+        """Return targets of which a share, at random, is drawn anew."""
+        return tossed(target, share, draw)
 
     def accuracy(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the share of each sample's labels that are right."""

@@ -1,6 +1,6 @@
-"""Roles: what a model can do. Small mixins, freely combined, each with its hooks.
+"""Roles: mixins with the public methods of classifiers, regressors, transformers, densities, recommenders and others.
 
-A public method checks, converts and calls one private hook of the concrete class.
+A public method validates its input, calls one private hook of the concrete class, and converts the result.
 """
 
 from __future__ import annotations
@@ -65,10 +65,13 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         self.__dict__.pop("multilabel_", None)
         several = label_sets(y) if y is not None else None
         if several is not None:
-            return self._check_labels(X, *several)
+            self.classes_, y = several[0], self._check_labels(X, several[1])
+            self.multilabel_ = True
+            return y
         soft = self._soft_targets and _columns(y) > 1
         y = check_target(self, X, y, multi_output=soft)
         if soft:
+            self.classes_ = np.arange(y.shape[1])
             return self._check_probabilities(y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -80,7 +83,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
             )
         return codes
 
-    def _check_labels(self, X: Any, classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def _check_labels(self, X: Any, y: np.ndarray) -> np.ndarray:
         """Return which labels each sample has (n, n_labels)."""
         owner = type(self).__name__
         if not self._several_labels:
@@ -99,7 +102,6 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
         rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if len(y) != rows:
             raise errors.value(owner, f"y must have one entry per sample ({rows})", len(y))
-        self.classes_, self.multilabel_ = classes, True
         return y
 
     def _check_probabilities(self, y: np.ndarray) -> np.ndarray:
@@ -108,7 +110,6 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
             got = f"shape {y.shape}, which are none"
             do = "Pass one label per sample, or rows that are not negative and sum to 1."
             raise errors.value(type(self).__name__, "y of two axes must hold probabilities", got, do)
-        self.classes_ = np.arange(y.shape[1])
         return y.astype(np.float64)
 
     def _weights(self, data: Any) -> np.ndarray | None:
@@ -317,8 +318,8 @@ class Clusterer(ClusterMixin):  # type: ignore[misc]
 class Completer:
     """Fills in missing entries. Hooks: ``_predict(users, items)`` of shape (n,); ``_average()``.
 
-    ``_average()`` returns what unknown users and items are answered by: the mean of all, what each row and what each
-    column adds to it. A model fitted to a table of (user, item, value) speaks in its names.
+    ``_average()`` returns the overall mean and the biases of rows and columns, which are the prediction for users and items
+    that the fit did not see. A model fitted to a table of (user, item, value) takes and returns the names of that table.
     """
 
     role = "completer"
@@ -343,7 +344,7 @@ class Completer:
         return self._values(rows, columns)
 
     def _values(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the values of entries by number; -1 is nobody that is known."""
+        """Return the values of entries by row and column number; -1 stands for an unknown user or item."""
         known = (rows >= 0) & (columns >= 0)
         if known.all():
             return np.asarray(finite(self, self._predict(rows, columns)))  # type: ignore[attr-defined]
@@ -399,7 +400,7 @@ class Completer:
         return places(values, names, self.shape_[axis], what, type(self).__name__, strangers=strangers)
 
     def _name(self, users: Any, items: Any) -> None:
-        """Keep the names of users and items, where they say more than numbers do."""
+        """Keep the names of users and items, unless they are just 0, 1, 2, ..."""
         for key, labels in (("users_", users), ("items_", items)):
             self.__dict__.pop(key, None)
             if (names := names_to_keep(labels)) is not None:
@@ -461,7 +462,7 @@ class Recommender:
             How many items each.
         seen : sparse matrix, None or "fitted", default="fitted"
             Ratings, with one row per entry of ``users``, whose items are left out: by default those that the model was
-            fitted on, since nobody needs to be told what they know. None keeps them all.
+            fitted on. None leaves out none.
         items : array-like, optional
             The only items to choose from.
         exclude : array-like, optional
@@ -487,7 +488,7 @@ class Recommender:
 
 
 class Linker:
-    """Says how probable edges between nodes are. Hook: ``_probability(rows, columns)`` of shape (n,), by number."""
+    """Predicts the probability of edges between nodes. Hook: ``_probability(rows, columns)`` of shape (n,), by number."""
 
     role = "link-predictor"
     shape_: tuple[int, int]
@@ -521,7 +522,7 @@ class LanguageModel:
         X : list of str
             The texts.
         stride : int, optional
-            How far windows over a long text move; smaller lets each token see more before it, and costs more.
+            Step between the windows over a long text. A smaller one gives each token more context, and costs more.
             Half the context by default.
         """
         texts = self._query(X)  # type: ignore[attr-defined]
@@ -560,9 +561,9 @@ class LanguageModel:
             Above 1, tokens that have occurred become less probable: positive logits are divided by it, negative ones
             multiplied.
         beam_size : int, default=1
-            Above 1, the most probable text is searched for with so many beginnings at a time, and nothing is drawn.
+            Above 1, beam search for the most probable text with so many candidates at a time; nothing is drawn.
         length_penalty : float, default=1.0
-            What power of their length divides the log-probabilities of the texts in such a search.
+            In beam search, log-probabilities are divided by the length of the text to this power.
 
         Returns
         -------

@@ -1,8 +1,8 @@
-"""Weights to start from: what lets every gradient-trained estimator be pre-trained and fine-tuned.
+"""Transfer learning: pre-training and fine-tuning of every gradient-trained estimator.
 
-A model with ``pretrained_`` starts each fit from those weights and reads its inputs as the model did that learned them;
-``tuning_`` says what is frozen, at which rates the layers move (:mod:`corollary.engine.transfer`), and which classes the head
-knew.
+A model with ``pretrained_`` starts each fit from those weights, and reads its inputs (scales, columns, vocabulary) as the
+pre-trained model did. ``tuning_`` holds the frozen layers, the decay of the learning rate from layer to layer
+(:mod:`corollary.engine.transfer`), and the classes of the pre-trained head.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tunable:
     def pretrain(
         self, X: Any, y: Any = None, *, freeze: Any = None, rate_decay: float = 1.0, random_state: Any = None
     ) -> Self:
-        """Learn weights from these data that ``fit`` then starts from, with a new head where the classes are others.
+        """Pre-train: learn weights that the next ``fit`` starts from; other classes get a new last layer.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Tunable:
         training: Training | None = None,
         random_state: Any = None,
     ) -> Self:
-        """Return a model that starts from these weights and is trained on other data.
+        """Fine-tune: return a model that starts from these weights and is trained on other data.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Tunable:
             self.tuning_ = {**self.tuning_, "classes": self._head_knows()}
 
     def _head_knows(self) -> Any:
-        """Return what the head tells apart, as plain values; where that is another after tuning, the head is new."""
+        """Return the classes of the last layer as plain values; if fine-tuning has other classes, that layer is new."""
         classes = getattr(self, "classes_", None)
         return None if classes is None else np.asarray(classes).tolist()
 

@@ -173,12 +173,15 @@ class _Bayesian(Estimator):
     def _scaled(self, X: np.ndarray) -> Tensor:
         return as_tensor(((X - self.input_mean_) / self.input_scale_).astype(self.dtype_))
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        n_outputs = len(self.classes_) if isinstance(self, Classifier) else 1
+        return {"dtype_": str(data.X.dtype), "n_outputs_": n_outputs}
+
     def _learner(self, data: Data) -> Any:
         sampler, seed, name = self._chosen(), self._seed(), type(self).__name__
         sizes = np.asarray([] if callable(self.net) else self.net)
         if sizes.size and (sizes.dtype.kind not in "iu" or sizes.min() < 1):
             raise errors.value(name, "net must be positive widths of hidden layers, or a module", self.net)
-        self.dtype_ = str(data.X.dtype)
         self.input_mean_, scale = data.X.mean(0, dtype=np.float64), data.X.std(0, dtype=np.float64)
         self.input_scale_ = np.where(scale > 0, scale, 1.0)
         X, y = self._scaled(data.X), self._targets(data)
@@ -291,7 +294,6 @@ class BayesianClassifier(Classifier, _Bayesian):
         return {"net": (3,), "sampler": HMC(2, 5, 15, max_steps=3)}
 
     def _targets(self, data: Data) -> Tensor:
-        self.n_outputs_ = len(self.classes_)
         return as_tensor(data.y.astype(np.int64))
 
     def _log_likelihood(self, network: Network, theta: Tensor, X: Tensor, y: Tensor) -> Tensor:
@@ -429,7 +431,6 @@ class BayesianRegressor(Regressor, _Bayesian):
 
     def _targets(self, data: Data) -> Tensor:
         y = np.asarray(data.y, np.float64)
-        self.n_outputs_ = 1
         self.target_mean_, spread = float(y.mean()), float(y.std())
         self.target_scale_ = spread if spread > 0 else 1.0
         return as_tensor(((y - self.target_mean_) / self.target_scale_).astype(self.dtype_))

@@ -407,10 +407,12 @@ class ALS(Completer, FactorRecommender, Estimator):
     def _check(self, X: Any, reset: bool) -> Any:
         return check_ratings(X, "ALS", shape=None if reset else self.shape_)
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {"shape_": data.X.shape, "ratings_": data.X}
+
     def _learner(self, data: Data) -> _Alternation:
         R = data.X
         self._check_counts(R)
-        self.shape_, self.ratings_ = R.shape, R
         self.mean_ = float(R.data.mean(dtype=np.float64)) if self.feedback == "explicit" else 0.0
         R = self._centred(R)
         U = np.zeros((R.shape[0], self._width()), R.dtype)

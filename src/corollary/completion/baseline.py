@@ -121,9 +121,11 @@ class BiasBaseline(Completer, Estimator):
     def _check(self, X: Any, reset: bool) -> Any:
         return check_ratings(X, "BiasBaseline", shape=None if reset else self.shape_)
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {"shape_": data.X.shape, "dtype_": str(data.X.dtype)}
+
     def _learner(self, data: Data) -> Once:
         R = data.X
-        self.shape_, self.dtype_ = R.shape, str(R.dtype)
 
         def solve() -> dict[str, Any]:
             mean, rows, columns = damped_biases(R, self.damping)

@@ -23,7 +23,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from corollary import linalg
-from corollary.base import Completer, Estimator
+from corollary.base import Completer, Data, Estimator
 from corollary.data.ratings import check_ratings
 from corollary.shapes import Array, Count, List, Number
 
@@ -124,11 +124,13 @@ class BaseSpectral(Completer, Estimator):
     def _check(self, X: Any, reset: bool) -> Any:
         return check_ratings(X, type(self).__name__, shape=None if reset else self.shape_)
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {"shape_": data.X.shape}
+
     def _centred(self, R: Any) -> Any:
         """Return the ratings minus mean and biases, where asked for; keep those."""
         from corollary.completion.baseline import damped_biases
 
-        self.shape_ = R.shape
         none = (0.0, np.zeros(R.shape[0]), np.zeros(R.shape[1]))
         self.mean_, self.row_bias_, self.column_bias_ = damped_biases(R, 10.0) if self.bias else none
         rows = np.repeat(np.arange(R.shape[0]), np.diff(R.indptr))

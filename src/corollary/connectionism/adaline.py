@@ -146,8 +146,10 @@ class Adaline(Regressor, Estimator):
     def _test_params(cls) -> dict[str, Any]:
         return {"max_iter": 100}
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {"dtype_": str(data.X.dtype)}
+
     def _learner(self, data: Data) -> _Delta:
-        self.dtype_ = str(data.X.dtype)
         return _Delta(self, data.X.astype(np.float64), data.y.astype(np.float64))
 
     def _adopt(self, learner: _Delta) -> None:

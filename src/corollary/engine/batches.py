@@ -1,4 +1,4 @@
-"""Batches: samples as the gradient learner sees them, with names.
+"""Mini-batches: inputs, targets and weights of samples for the gradient learner.
 
 A source of samples has a length, gives the batches of an epoch in an order that depends on (seed, epoch) only, and can be
 taken in part. What :class:`TensorBatches` does for rows of tensors, others do for sequences, windows and files.
@@ -19,7 +19,7 @@ COPY_LIMIT = 2**30  # bytes: larger data are gathered batch by batch instead of 
 
 
 class Batch(NamedTuple):
-    """Some samples: what the module is called with, what it should say, how much each counts, how many there are."""
+    """Some samples: inputs of the module, targets, sample weights, and the size of the whole batch."""
 
     inputs: tuple[Any, ...]
     target: Any = None

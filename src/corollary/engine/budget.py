@@ -1,4 +1,4 @@
-r"""How long to descend: a budget of updates, from the number of samples.
+r"""Batch size and number of epochs from the number of samples, by a budget of updates.
 
 A network gets off the ground after a number of updates, not of epochs: fifteen epochs are thousands of updates on 60,000
 samples and thirty on 120. So an estimator names the updates :math:`U` that its task takes, and the samples :math:`n` say

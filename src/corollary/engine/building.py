@@ -1,4 +1,4 @@
-"""Modules from files: what a file asks for is compared with what it holds before anything is allocated.
+"""Building modules from files: sizes are compared with the stored weights before memory is allocated.
 
 A model's parameters and sizes say which module to build, and a file of a few bytes can ask for a billion units or
 layers. So the module is first built on torch's ``meta`` device, where tensors have shapes and no memory, with a bound on

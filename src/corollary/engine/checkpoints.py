@@ -1,9 +1,9 @@
-"""The files of one fit: two checkpoints, and append-only parts for what only grows.
+"""Checkpoint files of one fit: the last two checkpoints, and append-only files for draws and history.
 
-A checkpoint is one safetensors file; the last two are kept, and both are whole at every moment. What only
-grows (a sampler's :class:`~corollary.engine.draws.Draws`, the history in blocks) is appended to a file of
-its own, and the checkpoint says how much of that file belongs to it. Each block of such a file carries the
-hash of its content and of the block before; what stands behind the last known block is cut off.
+A checkpoint is one safetensors file. The last two are kept, and both are complete at every moment. Data that only grow (a
+sampler's :class:`~corollary.engine.draws.Draws`, the history in blocks) are appended to a file of their own, and the
+checkpoint says how much of that file belongs to it. Each block of such a file carries a hash of its content and of the block
+before. Bytes after the last block that a checkpoint knows are cut off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Checkpoints:
     owner : str
         The estimator's name.
     fingerprint : dict
-        What must be equal in a checkpoint for it to be resumed.
+        Parameters and a hash of the data; a checkpoint with other ones is refused.
     writes : bool, default=True
         Whether this process is the one that writes.
     """

@@ -1,4 +1,4 @@
-"""A run's directory: who works in it, and what must not be overwritten."""
+"""The directory of a run: a lock for one fit at a time, and protection of earlier work against overwriting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _held: WeakSet[Lock] = WeakSet()
 
 
 class Lock:
-    """The right to work in a directory; it ends with the process that holds it, however that ends.
+    """A lock on a directory. It is released when the process that holds it ends, even if it is killed.
 
     The lock belongs to an open file, so another thread of the same process is refused as well.
     """

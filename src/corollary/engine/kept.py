@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of an optimiser, checked before torch's compiled updates use it."""
+"""Validation of an optimiser's state from a checkpoint, before torch's compiled updates use it."""
 
 from __future__ import annotations
 

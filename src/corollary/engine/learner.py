@@ -1,8 +1,8 @@
-"""What learns: the protocol that the engine drives, and the usual way to satisfy it.
+"""The learner protocol: ``step``, ``state``, ``restore``, ``done``; and base classes for iterative and closed-form fits.
 
-EM, alternating least squares, Gibbs sampling, gradient descent: each is *start, then step
-until done* over a state that can be saved. Whatever has these four members gets a progress
-bar, a history, early stopping, a time limit, checkpoints and exact resume from the engine.
+EM, alternating least squares, Gibbs sampling and gradient descent are all loops over a state that can be saved. An object with
+these four members gets a progress bar, a history, early stopping, a time limit, checkpoints and exact resume from
+:mod:`corollary.engine.loop`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from corollary import shapes
 from corollary.engine.draws import Draws, Mark
 
-__all__ = ["Iteration", "Learner", "Metrics", "Once", "State"]
+__all__ = ["Iteration", "Learner", "Metrics", "Once", "State", "gathered"]
 
 State = dict[str, Any]  # tensors, arrays, plain numbers and strings, nested in dicts and lists
 Metrics = Mapping[str, float]
@@ -24,7 +24,7 @@ Metrics = Mapping[str, float]
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that learns step by step."""
+    """The protocol of everything that learns step by step."""
 
     def step(self) -> Metrics | None:
         """Make one unit of progress: a sweep, an epoch, a block of draws.
@@ -48,16 +48,21 @@ class Learner(Protocol):
     #   pauses: bool            whether a long step looks at the clock itself (returns None when its time is up)
     #   can_diverge: bool       whether a step may end in NaN or infinity
     #   unfinished() -> Metrics what the part of a step says that was left half-way
+    #   gathered(state) -> State  a snapshot with what the other processes hold, in the first of them
+
+
+def gathered(learner: Learner, state: State) -> State:
+    """Return a snapshot that any number of processes can restore; all processes must ask, and the first gets it."""
+    return learner.gathered(state) if hasattr(learner, "gathered") else state
 
 
 class Iteration(ABC):
-    """A learner whose state is a few of its attributes.
+    """Base of iterative learners: the state is a few attributes, an iteration is :meth:`sweep`.
 
-    A subclass names them in ``saved`` and writes :meth:`sweep`, which sets ``converged``
-    when it is. Arrays, tensors, numbers, random generators, and lists and dicts of those
-    can be named; so can :class:`~corollary.engine.draws.Draws`, which only grow and are never copied. A snapshot
-    must hold what the attributes hold at the start, in type and shape; what is not so then, or has a range, is
-    declared in ``varying`` (:mod:`corollary.shapes`).
+    A subclass names the attributes in ``saved`` and writes :meth:`sweep`, which sets ``converged`` to stop. Attributes may be
+    arrays, tensors, numbers, random generators, lists and dicts of those, and :class:`~corollary.engine.draws.Draws`, which
+    only grow and are never copied. A restored attribute must have the type and shape that it has at the start; one that
+    changes them, or has a range, is declared in ``varying`` (:mod:`corollary.shapes`).
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
@@ -116,9 +121,9 @@ def _like(value: Any) -> Any:
 
 
 class Once(Iteration):
-    """A closed form: one step that computes everything.
+    """A learner for closed-form solutions: one step computes everything.
 
-    ``solve`` returns the results as a dict; they become the state, under ``results``.
+    ``solve()`` returns a dict, which is kept as ``results``.
     """
 
     saved = ("results",)
@@ -137,7 +142,7 @@ class Once(Iteration):
 
 
 def freeze(value: Any) -> Any:
-    """Return a copy that later work cannot change; a random generator becomes its state, draws a mark."""
+    """Return a deep copy for a snapshot; a random generator becomes its state, draws become a mark."""
     if isinstance(value, Draws):
         return value.mark()
     if isinstance(value, np.random.Generator):
@@ -157,7 +162,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(current: Any, kept: Any) -> Any:
-    """Return what ``freeze`` kept, as an own copy; a random generator and draws are set in place."""
+    """Return the value of a snapshot as a copy; a random generator and draws are set in place."""
     if isinstance(current, Draws):
         current.restore(kept)
         return current

@@ -1,12 +1,11 @@
-"""The driver: the one loop that every fit goes through.
+"""The training loop: the one loop that every fit goes through, classical or deep.
 
-``drive`` steps a learner until it is done, and gives it what no learner should have to
-write: a history, a progress bar, callbacks, early stopping, a time limit, checkpoints,
-exact resume, and a clean end on Ctrl-C.
+:func:`drive` calls ``step`` of a learner until the learner is done. The loop writes the history, shows the progress bar, calls
+the callbacks, stops early, keeps to the time limit, writes checkpoints, resumes exactly, and ends cleanly on Ctrl-C.
 
-A time limit is looked at after every step, and within one by learners that can pause (``pauses = True``). A step of one that
-cannot is not begun if, taking as long as the last, it would end more than ``GRACE`` seconds late. A fit inside another's step
-ends with the other's limit.
+The time limit is checked after every step. A learner that can pause (``pauses = True``) also checks it within a step. For one
+that cannot, the next step is left out if it would end more than ``GRACE`` seconds late, should it take as long as the last.
+A fit inside a step of another fit has the limit of that one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ import numpy as np
 
 from corollary import errors, io
 from corollary.engine.checkpoints import Checkpoints
-from corollary.engine.learner import Learner, Metrics, State
+from corollary.engine.learner import Learner, Metrics, State, gathered
 from corollary.errors import CorollaryWarning, Diverged, FitStopped
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ __all__ = [
     "Event",
     "Journal",
     "OutOfTime",
+    "check_divisible",
     "drive",
     "listening",
     "pause_wanted",
@@ -58,7 +58,10 @@ COPY_SHARE = 20  # copying a large state takes at most one part in so many of th
 
 @dataclass(frozen=True)
 class Event:
-    """What a callback is told after each step; it returns True to stop the fit."""
+    """What a callback is called with after each step: step number, metrics, seconds, learner, name of the estimator.
+
+    A callback that returns True stops the fit.
+    """
 
     step: int
     metrics: Metrics
@@ -135,7 +138,7 @@ class EarlyStopping:
 
 @dataclass
 class Journal:
-    """What the loop itself remembers between steps; saved with every checkpoint."""
+    """The record of a fit: steps, seconds, history, best value, reason of the end. Saved with every checkpoint."""
 
     step: int = 0
     seconds: float = 0.0
@@ -168,7 +171,7 @@ class Journal:
 
 
 class Signals:
-    """Whether the loop should stop or pause, as the learner may ask in the middle of a step."""
+    """Requests to stop or pause: signals, the time limit, a checkpoint that is due. A learner may ask within a step."""
 
     def __init__(self, run: Run, around: Signals | None = None) -> None:
         self.run = run
@@ -178,10 +181,11 @@ class Signals:
         self.checkpoint_due = math.inf
 
     def heard(self) -> str:
-        """Return which signal asked for an end, here or in the process that started this one."""
+        """Return the signal that asked for an end ("Ctrl-C", "SIGTERM"), here or in the process that started this one."""
         return self.interrupted or self.run.told_to_stop() or (self.around.heard() if self.around else "")
 
     def pause(self, together: bool, checkpoint: bool) -> bool:
+        """Whether to pause now, as :func:`pause_wanted` says."""
         heard = bool(self.heard())
         wanted = heard or monotonic() >= (
             min(self.deadline, self.checkpoint_due) if checkpoint else self.deadline
@@ -195,18 +199,18 @@ _signals: ContextVar[Signals | None] = ContextVar("corollary_signals", default=N
 
 
 def pause_wanted(together: bool = False, checkpoint: bool = True) -> bool:
-    """Whether a long step should stop half-way and return ``None``: a signal, time is up, a checkpoint is due.
+    """Whether a long step should pause half-way and return ``None``: on a signal, at the time limit, for a checkpoint.
 
-    Several processes must pause at the same place. Where they all ask equally often, ``together=True`` lets
-    the first one decide for all; without it they never pause. What would have to begin anew after a pause asks with
-    ``checkpoint=False``, and is not interrupted for one.
+    Several processes must pause at the same place. With ``together=True`` the first process decides for all, so all of them
+    must ask equally often; without it several processes never pause. With ``checkpoint=False`` no pause is made for a
+    checkpoint, for work that would have to start again after a pause.
     """
     signals = _signals.get()
     return signals is not None and signals.pause(together, checkpoint)
 
 
 def time_left() -> float | None:
-    """Return the seconds until the fit at hand must end; None if nothing says so."""
+    """Return the seconds that are left until the time limit of the current fit; None if it has none."""
     signals = _signals.get()
     return (
         None if signals is None or signals.deadline == math.inf else max(0.0, signals.deadline - monotonic())
@@ -215,7 +219,7 @@ def time_left() -> float | None:
 
 @contextmanager
 def listening(run: Run) -> Iterator[Signals]:
-    """Turn the first Ctrl-C or SIGTERM into a polite request; the second of a kind ends the fit at once."""
+    """Handle Ctrl-C and SIGTERM: the first asks the fit to stop after its step, a second one of a kind ends it at once."""
     signals = Signals(run, _signals.get())
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -245,7 +249,7 @@ def listening(run: Run) -> Iterator[Signals]:
 
 
 class OutOfTime(BaseException):
-    """Work that was broken off because its time was up; like Ctrl-C, no handler of mere errors keeps it."""
+    """Raised by :func:`time_box` when the time is up. Like KeyboardInterrupt, ``except Exception`` does not catch it."""
 
 
 @contextmanager
@@ -254,11 +258,11 @@ def time_box(
     error: type[BaseException] = OutOfTime,
     unless: Callable[[FrameType | None], bool] | None = None,
 ) -> Iterator[None]:
-    """Break off what is computed inside, by raising ``error``, when it takes longer than that.
+    """Limit the time of a block: raise ``error`` inside it once ``seconds`` have passed.
 
-    For measures and pictures, which nothing is lost with; a fit stops by itself. It works in the main thread
-    of a system with alarms, and nowhere does harm. Boxes may lie in one another: the outer one still rings at its time.
-    Where ``unless(frame)`` holds, it rings again half a second later.
+    For work that can be dropped, such as measures and plots; a fit has a time limit of its own. It needs SIGALRM and the main
+    thread; elsewhere the block simply runs to its end. Blocks may be nested. While ``unless(frame)`` is true, the error waits
+    for another half second.
     """
     if (
         seconds is None
@@ -312,9 +316,9 @@ def drive(
     run : Run
         Where and how to run.
     owner : str
-        The estimator's name, for messages and directories.
+        Name of the estimator, used at the start of messages and in the names of directories.
     fingerprint : dict, optional
-        What must be equal in a checkpoint for it to be resumed.
+        Parameters and a hash of the data; a checkpoint with other ones is refused.
     stopping : EarlyStopping, optional
         When to stop before the learner is done; ``run.early_stopping`` is the default.
     total : int, optional
@@ -328,8 +332,7 @@ def drive(
     since : float, optional
         When the fit began, by ``time.monotonic``: preparing the data counts towards the time limit.
     """
-    if run.world > 1 and not getattr(learner, "shares", True):
-        raise errors.undivided(owner, run.world)
+    check_divisible(learner, run, owner, run.world)
     with run.hold():
         store = run.checkpoints(owner, fingerprint or {}, run.next_fit(owner) if fit is None else fit)
         journal, best = _resumed(learner, store, run) if store and run.resume else (Journal(), None)
@@ -345,8 +348,18 @@ def drive(
     return _finish(learner, journal, loop.best, stopping or run.early_stopping)
 
 
+def check_divisible(learner: Learner, run: Run, owner: str, processes: int) -> None:
+    """Raise unless so many processes can share the learner's work by the run's strategy."""
+    if processes > 1 and not getattr(learner, "shares", True):
+        raise errors.undivided(owner, processes)
+    if processes > 1 and run.strategy == "fsdp" and not hasattr(learner, "gathered"):
+        must = "strategy='fsdp' shards the optimiser of a model that is trained by gradients"
+        do = "Use strategy='ddp', with which the processes share the data."
+        raise errors.value(owner, must, "a model without one", do)
+
+
 class _Loop:
-    """One fit on its way: the learner, what it has achieved, and where that is kept."""
+    """One running fit: the learner, its journal and best state, and the store of its checkpoints."""
 
     def __init__(
         self,
@@ -424,7 +437,9 @@ class _Loop:
         """Write a checkpoint; one that cannot be written is tried again when the next is due."""
         if self.store is None:
             return
-        state = {"learner": self.learner.state(), "journal": self.journal.saved(), "best": self.best}
+        best = None if self.best is None else gathered(self.learner, self.best)
+        now = gathered(self.learner, self.learner.state())
+        state = {"learner": now, "journal": self.journal.saved(), "best": best}
         try:
             self.store.write(state)
         except (OSError, MemoryError) as error:
@@ -475,10 +490,10 @@ def _taken(learner: Learner, store: Checkpoints, path: Path) -> tuple[Journal, S
 
 
 class _LastFinite:
-    """Steps that can be taken back: before a step that diverges raises its error, a finite state returns.
+    """The last finite state of a learner, to which it returns when a step diverges.
 
-    A small state is copied before every step. A large one only as often as copying costs little beside the
-    steps, so the state that returns may be some steps old.
+    A small state is copied before every step. A large one is copied less often, so that copying takes a small share of the
+    time; the state that returns may then be some steps old.
     """
 
     def __init__(self, learner: Learner) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from corollary import errors
 from corollary.engine.batches import Batch
 from corollary.engine.random import generator
 from corollary.engine.regulariser import Regulariser
+from corollary.losses import Draw, exchanged, tossed
 
 __all__ = ["GradientNoise", "InputNoise", "TargetNoise", "WeightNoise"]
 
@@ -73,13 +75,31 @@ class TargetNoise(Regulariser):
 
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the batch with noisy targets."""
-        y = batch.target
-        if y.is_floating_point():
-            return batch._replace(target=y + self.scale * _for_samples(torch.randn, y, batch, rng))
+        return batch._replace(
+            target=self._noisy(batch.target, lambda kind, y: _for_samples(kind, y, batch, rng))
+        )
+
+    def _noisy(self, y: Tensor, draw: Draw) -> Tensor:
+        criterion = self._criterion()
+        if hasattr(criterion, "with_noise"):  # several targets, of classes or of numbers
+            return criterion.with_noise(y, self.scale, draw)  # type: ignore[no-any-return]
+        if y.is_floating_point() and not hasattr(criterion, "soften"):
+            return y + self.scale * draw(torch.randn, y)
         classes = self._n_classes()
-        other = (classes * _for_samples(torch.rand, y, batch, rng)).to(y.dtype)
-        turned = _for_samples(torch.rand, y, batch, rng) < self.scale
-        return batch._replace(target=torch.where(turned, other, y))
+        if y.is_floating_point():
+            return self._soft_noisy(y, classes, getattr(criterion, "axis", 1), draw)
+        other = (classes * draw(torch.rand, y)).to(y.dtype)
+        return torch.where(draw(torch.rand, y) < self.scale, other, y)
+
+    def _soft_noisy(self, y: Tensor, classes: int, axis: int, draw: Draw) -> Tensor:
+        """Return probabilities of classes, or of the second of two (n,), with some exchanged."""
+        if y.ndim == 1:
+            return tossed(y, self.scale, draw)
+        if y.shape[axis] != classes:
+            must, do = "target_noise needs labels, numbers or probabilities", "Leave target_noise out."
+            got = f"targets of shape {tuple(y.shape)} for {classes} classes"
+            raise errors.value(self._learner.owner, must, got, do)
+        return exchanged(y.movedim(axis, -1), self.scale, draw).movedim(-1, axis)
 
 
 class Drawing(Regulariser):

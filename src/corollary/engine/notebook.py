@@ -1,4 +1,4 @@
-"""What notebooks need: outputs that change in place."""
+"""Output in Jupyter notebooks that is updated in place: progress bars and live plots."""
 
 from __future__ import annotations
 

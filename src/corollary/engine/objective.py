@@ -1,9 +1,9 @@
-"""What is minimised: a loss in two parts where there is a target, or anything else that gives a number.
+"""Objectives: what a gradient learner minimises.
 
-*Supervised*: a criterion compares the module's output with the target, one loss per sample, and the engine takes the
-weighted mean. Because output and target are apart, sample weights, class weights, label smoothing, soft targets, mixing and
-adversarial training work for every model that is trained so. *Free*: any ``objective(module, batch)`` that returns the mean
-loss over the batch, or that and further metrics: a bound, a game, a masked language model.
+*Supervised*: a criterion compares the module's output with the target and gives one loss per sample; the engine takes the
+weighted mean. Because the engine sees output and target apart, sample weights, class weights, label smoothing, soft targets,
+mixup and adversarial training work for every supervised model. *Free*: any function ``objective(module, batch)`` that returns
+the mean loss over the batch, or the loss and a dict of metrics: a variational bound, a game, a masked language model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sweeps in pieces: learners whose single sweep is long look at the clock between its pieces.
+"""Iterations in pieces: learners with long sweeps can pause within one, for a time limit or a checkpoint.
 
-A sweep that is left between two pieces goes on with the next one, here or in a resumed fit, and ends as if it had never
-been left.
+A sweep that was left between two pieces goes on with the next piece, in the same fit or in a resumed one, and gives the same
+result as without a pause.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A player: parameters, what they minimise, and the optimiser that moves them.
+"""Players: parameters with an objective and an optimiser of their own.
 
-A model that is simply trained has one; the two nets of a generative adversarial network are two, each with an objective of
-its own over the module that holds both. The parameters of a player lie in one flat vector where the optimiser allows it, so
-that an update is one fused kernel, and a rule can save, move and restore them cheaply.
+Ordinary training has one player. A generative adversarial network has two: generator and critic are parts of one module, each
+with its own objective. The parameters of a player lie in one flat vector where the optimiser allows it, so that an update is
+one fused kernel, and a rule can save, move and restore them cheaply.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from corollary.engine.kept import check_optimizer
 from corollary.engine.learner import State, freeze
 from corollary.engine.objective import Objective
 from corollary.engine.run import Run
+from corollary.engine.sharding import Shard, check_shardable, on_slots
 from corollary.engine.training import Training
 
 __all__ = ["Player"]
@@ -38,7 +39,7 @@ ELEMENTWISE = {
 
 
 class Player:
-    """One side of a training.
+    """Parameters of a module, the objective that they minimise, and their optimiser.
 
     Parameters
     ----------
@@ -83,7 +84,8 @@ class Player:
         if not self.trained:
             raise errors.value(owner, f"{self.part or 'the module'} must have parameters to train", "none")
         mixed = run.precision is None or run.precision.endswith("mixed")  # else Fabric changes the type
-        self.optimizer, self.flat = self._optimizer(mixed)
+        self.shards: list[Shard] = []  # this process's slices of the vectors, where the optimiser is sharded
+        self.optimizer, self.flat = self._optimizer(mixed, run)
         self.average = self._averaged()
         self.start = self._size()
         return self
@@ -99,7 +101,7 @@ class Player:
 
     # --- parameters as vectors ---------------------------------------------------------------------------
 
-    def _optimizer(self, same_type: bool) -> tuple[Any, bool]:
+    def _optimizer(self, same_type: bool, run: Run) -> tuple[Any, bool]:
         """Make the optimiser over the parameters: matrices decay, biases and gains do not."""
         training = self.training
         apart = training.splits_matrices and training.optimizer != "lbfgs"
@@ -114,10 +116,16 @@ class Player:
             options.setdefault("average", False)
         uniform = len({(p.dtype, p.device) for p in self.trained}) == 1
         flat = kind in ELEMENTWISE and uniform and same_type
-        vectors = [[_flatten(group)] if flat else group for group in groups if group]
+        if run.shards:
+            check_shardable(self.owner, training.optimizer, kind, flat)
+        parts = run.world if run.shards else 1
+        vectors = [[_flatten(group, parts)] if flat else group for group in groups if group]
+        if parts > 1:
+            self.shards = [Shard(vector, run) for (vector,) in vectors]
+        moved = [[shard.own] for shard in self.shards] or vectors
         decays = (training.weight_decay if training.decays_in_optimizer else 0.0, 0.0)
         grouped: list[Any] = [
-            {"params": vector, "weight_decay": decay} for vector, decay in zip(vectors, decays)
+            {"params": vector, "weight_decay": decay} for vector, decay in zip(moved, decays)
         ]
         if kind == "LBFGS":
             grouped = [p for vector in vectors for p in vector]
@@ -126,12 +134,25 @@ class Player:
         return made, flat
 
     def vectors(self) -> list[Tensor]:
-        """Return what the optimiser moves: one or two flat vectors, or the parameters."""
+        """Return what is moved: one or two flat vectors, or the parameters."""
+        if self.shards:
+            return [shard.vector for shard in self.shards]
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def move(self) -> None:
         """Take a step of the optimiser by the gradients that are there."""
         (getattr(self.optimizer, "move", None) or self.optimizer.step)()
+        for shard in self.shards:
+            shard.spread()
+
+    def reduce_gradients(self, world: int, whole: bool) -> None:
+        """Average the gradients over the processes; unless ``whole``, a sharded one gets only its slice of them."""
+        for shard in self.shards:
+            shard.reduce(whole)
+        if not self.shards:
+            for vector in self.gradients():
+                torch.distributed.all_reduce(vector)
+                vector /= world
 
     def zero_grad(self) -> None:
         """Set the gradients to zero; an explicit backward pass overwrites them anyway."""
@@ -142,7 +163,7 @@ class Player:
                 vector.grad.zero_()  # type: ignore[union-attr]
 
     def listen(self) -> Callable[[], list[str]]:
-        """Listen for gradients, each parameter until its first; return what says which of them have had none."""
+        """Watch which parameters get a gradient; return a function that names those that got none so far."""
         names = {id(p): name for name, p in self.module.named_parameters(prefix=self.part)}
         handles: dict[str, Any] = {}
         for p in self.trained:
@@ -190,21 +211,37 @@ class Player:
     def state(self) -> State:
         """Return the optimiser's state and the average; the weights are the module's."""
         average = None if self.average is None else freeze(dict(self.average.state_dict()))
-        return {"optimizer": freeze(self.optimizer.state_dict()), "average": average}
+        kept = {"optimizer": freeze(self.optimizer.state_dict()), "average": average}
+        return {**kept, "sliced": True} if self.shards else kept
+
+    def gathered(self, state: State) -> State:
+        """Return a snapshot with the slices of all processes, in the first process; every process must ask."""
+        if not self.shards:
+            return state
+        whole = on_slots(state["optimizer"], [shard.joined for shard in self.shards])
+        return {"optimizer": whole, "average": state["average"]}
 
     def restore(self, state: State) -> None:
-        """Go back to a snapshot."""
-        check_optimizer(self.optimizer, state["optimizer"])
-        self.optimizer.load_state_dict(freeze(state["optimizer"]))
+        """Go back to a snapshot of this process, or to a gathered one."""
+        kept, sliced = state["optimizer"], "sliced" in state
+        if self.shards and not sliced:
+            kept = on_slots(kept, [shard.cut for shard in self.shards])
+        if self.shards or not sliced:  # else this is the process that watches the others, which has no slice
+            check_optimizer(self.optimizer, kept)
+            self.optimizer.load_state_dict(freeze(kept))
         if self.average is not None:
             self.average.load_state_dict(state["average"])
 
 
-def _flatten(params: Sequence[nn.Parameter]) -> nn.Parameter:
-    """Move parameters and their gradients into one vector each; the parameters become views of it."""
+def _flatten(params: Sequence[nn.Parameter], parts: int = 1) -> nn.Parameter:
+    """Move parameters and their gradients into one vector each; the parameters become views of it.
+
+    The memory behind either vector is padded with zeros to a multiple of ``parts``.
+    """
     total = sum(p.numel() for p in params)
-    vector = nn.Parameter(torch.empty(total, dtype=params[0].dtype, device=params[0].device))
-    vector.grad = torch.zeros_like(vector)
+    padded = torch.zeros(-(-total // parts) * parts, dtype=params[0].dtype, device=params[0].device)
+    vector = nn.Parameter(padded[:total])
+    vector.grad = torch.zeros_like(padded)[:total]
     offset = 0
     with torch.no_grad():
         for p in params:

@@ -1,7 +1,7 @@
-"""Several processes on one machine, started in torchrun's manner.
+"""Multi-process fits on one machine: ``Run(processes=2)`` starts workers as torchrun does.
 
-The process that starts the others does no work itself: it holds the run's directory, passes events on to the
-callbacks and signals on to the workers, and says what became of them.
+The process that starts the workers does not train. It locks the run's directory, calls the callbacks, passes signals on to
+the workers, and raises their errors.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def launch(
     Parameters
     ----------
     work : callable
-        What each of them does; it must be picklable (a partial of a function is).
+        The function that each worker calls; it must be picklable (a partial of a function is).
     run : Run
-        Whose settings they get.
+        Its settings are passed to the workers.
     learner : Learner
-        The learner of this process, which callbacks see in the state of the first worker.
+        The learner of this process. Callbacks see it in the state of the first worker.
     owner : str
-        The estimator's name.
+        Name of the estimator, used at the start of error messages.
     told : sequence of callable
-        The callbacks; they are called here, for every step of the first worker.
+        The callbacks. They are called in this process after every step of the first worker.
     """
     import torch
     from torch.multiprocessing.spawn import spawn
@@ -97,7 +97,7 @@ def launch(
 
 
 def _ended(workers: Sequence[Any], told: list[Any]) -> bool:
-    """Wait a moment; return whether all workers have ended, or one has failed."""
+    """Wait for up to ``POLL`` seconds; return whether all workers have ended, or one has failed."""
     from multiprocessing.connection import wait
 
     running = [worker for worker in workers if worker.exitcode is None]
@@ -134,7 +134,7 @@ def _complain(workers: Sequence[Any], folder: Path, owner: str, run: Run) -> Non
 
 
 class _Relay:
-    """In the first worker: pass every event on to the process that has the callbacks."""
+    """A callback in the first worker that sends every event to the process with the user's callbacks."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -149,7 +149,9 @@ class _Relay:
 
 
 class _RemoteEvent:
-    """An :class:`Event` of a worker: its learner's state is fetched when it is looked at."""
+    """An :class:`Event` of a worker; the learner's state is fetched when a callback first looks at the learner."""
+
+    module_, optimizer = Event.module_, Event.optimizer
 
     def __init__(self, message: tuple[Any, ...], connection: Any, learner: Learner, owner: str) -> None:
         self.step, self.metrics, self.seconds = message

@@ -46,9 +46,13 @@ class Regulariser(BaseEstimator):  # type: ignore[misc]
             raise errors.value(self._learner.owner, must, "codes, tokens or nodes", do)
         return found
 
+    def _criterion(self) -> Any:
+        """Return what compares output and target."""
+        return self._learner.players[0].objective.criterion
+
     def _n_classes(self) -> int:
         """Return the number of classes; raise if there are none."""
-        criterion = self._learner.players[0].objective.criterion
+        criterion = self._criterion()
         if not hasattr(criterion, "soften"):
             must, do = f"{self.name} needs classes", f"Leave {self.name} out."
             raise errors.value(self._learner.owner, must, "a model without them", do)

@@ -106,10 +106,15 @@ class LabelSmoothing(Regulariser):
         """Check that there are classes."""
         super().attach(learner)
         self._check(0.0, 1.0)
-        self._n_classes()
+        criterion = self._criterion()
+        if not hasattr(criterion, "smoothed") or max(getattr(criterion, "outputs", [2])) < 2:
+            self._n_classes()
 
     def on_batch(self, batch: Batch, module: nn.Module, rng: torch.Generator) -> Batch:
         """Return the batch with soft targets."""
+        criterion = self._criterion()
+        if hasattr(criterion, "smoothed"):  # several targets: each has classes of its own
+            return batch._replace(target=criterion.smoothed(batch.target, self.share))
         soft = _softened(self, batch.target)
         return batch._replace(target=smoothed(soft, self.share, self._n_classes()))
 
@@ -467,4 +472,4 @@ def _softened(regulariser: Any, target: Tensor) -> Tensor:
     regulariser._n_classes()
     learner = regulariser._learner
     dtype = next(p.dtype for p in learner.module.parameters() if p.is_floating_point())
-    return learner.players[0].objective.criterion.soften(target, dtype)  # type: ignore[no-any-return]
+    return regulariser._criterion().soften(target, dtype)  # type: ignore[no-any-return]

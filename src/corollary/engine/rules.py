@@ -1,4 +1,6 @@
-r"""Rules: how gradients on demand become one update.
+r"""Update rules: how gradients become one update of the parameters.
+
+One network: plain, gradient accumulation, SAM, SVRG, Newton, L-BFGS. Games: alternating, simultaneous, extragradient.
 
 For one player with parameters :math:`w`: the plain rule hands the gradient of a batch to the optimiser; others look more
 than once (:mod:`corollary.optim.directions`). For several players, :math:`F` their gradients side by side:

@@ -1,6 +1,6 @@
-"""Where and how to run: directory, resume, device, precision, processes, progress, time.
+"""Run settings: directory, resume, device, precision, processes, progress bar, time limit, checkpoints, callbacks.
 
-A :class:`Run` surrounds fits; how to descend is :class:`~corollary.engine.training.Training`.
+A :class:`Run` is a context around fits; settings of gradient descent are :class:`~corollary.engine.training.Training`.
 
 >>> import corollary
 >>> with corollary.Run(time_limit=60, progress=False) as run:
@@ -36,11 +36,12 @@ __all__ = ["Checkpoints", "Run", "current"]
 
 _current: ContextVar[Run | None] = ContextVar("corollary_run", default=None)
 LAUNCHER = "corollary"  # what TORCHELASTIC_RUN_ID is in a process that a Run started
+STRATEGIES = ("ddp", "fsdp")
 PROGRESS_DELAY = 1.0  # seconds before a bar appears: short fits stay silent
 
 
 class Run:
-    """Where the fits inside the ``with`` block run.
+    """Settings of all fits inside a ``with`` block: directory, device, processes, time limit, callbacks.
 
     Parameters
     ----------
@@ -56,6 +57,10 @@ class Run:
         A Lightning Fabric precision such as "bf16-mixed"; by default the data's own.
     processes : int, default=1
         How many processes share the work; under ``torchrun`` its world is used.
+    strategy : {"ddp", "fsdp"}, default="ddp"
+        How several processes train a network. With "ddp" each of them holds the whole optimiser. With "fsdp" the optimiser
+        is sharded: each process holds and updates one slice of the parameters (:mod:`corollary.engine.sharding`). The
+        trained network is the same up to rounding.
     progress : bool, optional
         Whether to show a progress bar; by default on a terminal, after a second.
     time_limit : float, optional
@@ -77,6 +82,7 @@ class Run:
         device: str = "auto",
         precision: str | None = None,
         processes: int = 1,
+        strategy: str = "ddp",
         progress: bool | None = None,
         time_limit: float | None = None,
         checkpoint_every: float = 10.0,
@@ -89,12 +95,18 @@ class Run:
             )
         if processes < 1:
             raise errors.value("Run", "processes must be at least 1", processes)
+        if strategy not in STRATEGIES:
+            raise errors.unknown("Run", "strategy", str(strategy), STRATEGIES)
+        if strategy == "fsdp" and precision not in (None, "bf16-mixed"):
+            must, do = "strategy='fsdp' takes precision None or 'bf16-mixed'", "Or use strategy='ddp'."
+            raise errors.value("Run", must, repr(precision), do)
         _check_device(device)
         self.directory = None if directory is None else Path(directory)
         self.resume = resume
         self.requested_device = device
         self.precision = precision
         self.processes = processes
+        self.strategy = strategy
         self.progress = progress
         self.time_limit = time_limit
         self.checkpoint_every = checkpoint_every
@@ -147,21 +159,9 @@ class Run:
     def fabric(self) -> Any:
         """Lightning Fabric, or None where plain PyTorch on one CPU process will do."""
         if self._fabric is None and (self.world > 1 or self.precision or self.device != "cpu"):
-            from lightning_fabric import Fabric
+            from corollary.engine.fabric import make_fabric
 
-            local = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if _launched() else 1
-            kind, _, number = self.device.partition(":")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._fabric = Fabric(
-                    accelerator=kind,
-                    devices=[int(number)] if number and self.world == 1 else local,
-                    num_nodes=max(1, self.world // local),
-                    # parameters that a batch does not reach have no gradient in any process
-                    strategy="ddp_find_unused_parameters_true" if self.world > 1 else "auto",
-                    precision=self.precision or "32-true",  # type: ignore[arg-type]
-                )
-                self._fabric.launch()
+            self._fabric = make_fabric(self)
         return self._fabric
 
     def sum(self, x: Any) -> Any:
@@ -187,6 +187,7 @@ class Run:
             "resume",
             "precision",
             "processes",
+            "strategy",
             "progress",
             "time_limit",
             "checkpoint_every",
@@ -198,6 +199,11 @@ class Run:
     def launches(self) -> bool:
         """Whether a fit here must first start the other processes."""
         return self.processes > 1 and not _launched()
+
+    @property
+    def shards(self) -> bool:
+        """Whether the optimiser's state of a network is divided among several processes."""
+        return self.strategy == "fsdp" and (self.world > 1 or self.launches)
 
     def listen_to(self, path: Path) -> None:
         """Stop fits when a file appears; the process that started this one writes the signal's name into it."""

@@ -1,8 +1,8 @@
-"""The gradient learner: any module, any objective, one epoch a step.
+"""The gradient learner: trains any module on any objective by mini-batch gradient descent; a step is an epoch.
 
-Data stay tensors, batches are slices of one permuted copy, the parameters of each player live in one flat vector so that an
-update is one fused kernel, and losses are summed in float64. What an update is made of is said by a rule
-(:mod:`corollary.engine.rules`), what is changed on the way by regularisers (:mod:`corollary.engine.regularisers`).
+Batches are slices of one permuted copy of the data, the parameters of each player lie in one flat vector so that an update is
+one fused kernel, and losses are summed in float64. A rule (:mod:`corollary.engine.rules`) makes an update from gradients;
+regularisers (:mod:`corollary.engine.regularisers`) change batches, losses, gradients and weights.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from corollary.engine.objective import Objective
 from corollary.engine.player import Player
 from corollary.engine.random import Stream, generator, seeded
 from corollary.engine.regularisers import HOOKS, regularisers
-from corollary.engine.rules import Newton, Plain, rule_for
+from corollary.engine.rules import Alternating, Newton, Plain, Simultaneous, rule_for
 from corollary.engine.run import Run
+from corollary.engine.sharding import from_all, share_buffers
 from corollary.engine.training import Training
 from corollary.errors import CorollaryWarning, Diverged
 
@@ -39,7 +40,7 @@ TRIALS = 100  # updates that the search may take
 
 
 class GradientLearner:
-    """Descend on the mean of an objective over batches; a step is an epoch.
+    """Train a module by gradient descent on the mean of an objective over batches; a step is an epoch.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class GradientLearner:
     seed : int
         Decides the order of the samples and all noise.
     owner : str
-        The estimator's name, for messages.
+        Name of the estimator, used at the start of error messages.
     validate : callable, optional
         ``validate(module)`` is called after each epoch with the module in evaluation mode, the averaged one if that is
         what is returned; its metrics join the history.
@@ -115,6 +116,8 @@ class GradientLearner:
             if hasattr(part, "attach"):
                 part.attach(self)
         self.hooks = {hook: [part for part in self.regularisers if hasattr(part, hook)] for hook in HOOKS}
+        watched = bool(self.hooks["on_gradient"]) or type(self.rule) not in (Alternating, Plain, Simultaneous)
+        self.whole_gradients = watched  # by more than the optimiser, which may be content with a slice
         self.orders = [part for part in self.regularisers if hasattr(part, "order")]
         self.around = [part for part in self.regularisers if hasattr(part, "around_gradient")]
         self.updating = False
@@ -237,8 +240,15 @@ class GradientLearner:
             "source": self._source(),
         }
 
+    def gathered(self, state: State) -> State:
+        """Return a snapshot with what the other processes hold: slices of optimisers, and their random states."""
+        if self.run.world == 1:
+            return state
+        players = [player.gathered(kept) for player, kept in zip(self.players, state["players"])]
+        return {**state, "players": players, "streams": from_all(state["rng"], self.run)}
+
     def restore(self, state: State) -> None:
-        """Go back to a snapshot."""
+        """Go back to a snapshot, of this process or gathered by the first."""
         self.module.load_state_dict(state["module"])
         for player, kept in zip(self.players, state["players"]):
             player.restore(kept)
@@ -256,7 +266,8 @@ class GradientLearner:
             dict(state["counts"]),
             freeze(state["order"]),
         )
-        self.stream.go(state["rng"])
+        streams = state.get("streams", ())
+        self.stream.go(streams[self.run.rank] if len(streams) == self.run.world else state["rng"])
         self.generator.set_state(state["generator"])
         if state["source"] is not None:
             self.batches.load_state_dict(state["source"])  # type: ignore[attr-defined]
@@ -286,6 +297,8 @@ class GradientLearner:
         if self.training.accumulate > 1:
             self.mass = float(batch.size if batch.weight is None else batch.weight.sum())
         batch = self.share(batch)
+        if self.players[0].shards:
+            share_buffers(self.module)
         self._set_rate()
         for part in self.hooks["on_batch"]:
             batch = part.on_batch(batch, self.wrapped, self.generator)
@@ -321,10 +334,8 @@ class GradientLearner:
                 self.run.fabric.backward(loss * self.scale, **only)
             else:
                 loss.backward(**only)  # type: ignore[no-untyped-call]
-        if len(self.players) > 1 and self.run.world > 1:
-            for vector in player.gradients():
-                torch.distributed.all_reduce(vector)
-                vector /= self.run.world
+        if self.run.world > 1 and (player.shards or len(self.players) > 1):
+            player.reduce_gradients(self.run.world, self.whole_gradients)
         return {"loss": loss.detach(), **metrics}
 
     def around_gradient(self) -> Any:
@@ -420,7 +431,11 @@ class GradientLearner:
         with torch.no_grad(), seeded(self.seed, self.run.device):
             metrics = self.validate(module) if self.validate is not None else {}
         module.train()
-        return metrics
+        if self.run.world == 1:
+            return metrics
+        # The first process's figures are everyone's: buffers, such as running means, may differ between processes.
+        own = {name: value if self.run.rank == 0 else 0.0 for name, value in metrics.items()}
+        return {name: float(self.run.sum(np.array(value))) for name, value in own.items()}
 
     def _chosen(self) -> nn.Module:
         """Return the module that is the result: with the averaged weights where there are some."""

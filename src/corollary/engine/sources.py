@@ -1,4 +1,4 @@
-"""Batches of samples that stay on disk, or wherever their source has them."""
+"""Mini-batches from data larger than memory: memory maps, Parquet, image folders, torch data sets, streams."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How to descend: optimiser, rate, schedule, batches, epochs, regularisers, stopping.
+"""Training settings: optimiser, learning rate, schedule, batch size, epochs, regularisers, early stopping.
 
-One object shared by every estimator that is trained by gradients; where it runs is
+All estimators trained by gradients take a :class:`Training`; where a fit runs is said by
 :class:`~corollary.engine.run.Run`. A field left at ``None`` takes the estimator's own default.
 """
 
@@ -61,7 +61,7 @@ OF_OPTIMIZER: dict[str, dict[str, Any]] = {
 
 
 class Training(BaseEstimator):  # type: ignore[misc]
-    """How a gradient-trained estimator descends.
+    """Settings of gradient descent: optimiser, learning rate, epochs, batch size, regularisers, early stopping.
 
     A field left at None takes the estimator's own default; 0 or False turns a regulariser of its own off.
 

@@ -8,6 +8,7 @@ A subclass learns its scaling in ``_measure(data)`` and writes ``_objective(modu
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,25 +63,22 @@ class GenerativeModel(Generator, GradientTrained):
             if fitted is not None and images.shape[1:] != tuple(fitted):
                 must = f"samples must have the fitted shape {_shape(fitted)}"
                 raise errors.value(name, must, _shape(images.shape[1:]))
-            if reset:
-                self.sample_shape_ = tuple(int(side) for side in images.shape[1:])
-                self.n_features_in_ = int(np.prod(self.sample_shape_))
             return images
         if fitted is not None and len(fitted) == 3:
             must = f"samples must be images of shape {_shape(fitted)}, as in fit"
             raise errors.value(
                 name, must, f"shape {np.shape(X)}", f"Pass X.reshape(-1, {_shape(fitted)[1:-1]})."
             )
-        rows = super()._check(X, reset)
-        if reset:
-            self.sample_shape_ = (int(rows.shape[1]),)
-        return rows
+        return super()._check(X, reset)
 
-    def _admit(self, X: Any, reset: bool) -> Any:
-        found = super()._admit(X, reset)
-        if reset:
-            self.n_samples_ = len(found)  # of a source all, of which `_check` sees the first only
-        return found
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        shape = tuple(int(side) for side in data.X.shape[1:])
+        return {
+            "sample_shape_": shape,
+            "n_features_in_": math.prod(shape),
+            "n_samples_": len(data.X),
+            "n_classes_": len(getattr(self, "classes_", ())) if self.conditional else 0,
+        }
 
     def _plan(self, n: int | None = None) -> Training:
         plan, asked = super()._plan(n), getattr(self.training, "early_stopping", None)
@@ -90,22 +88,16 @@ class GenerativeModel(Generator, GradientTrained):
 
     def _check_y(self, X: Any, y: Any) -> Any:
         if not self.conditional:
-            self.n_classes_ = 0
             return None
         name = type(self).__name__
         if y is None:
             do = "Pass y to fit, or set conditional=False."
             raise errors.value(name, "conditional=True needs labels", "y=None", do)
         self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
-        self.n_classes_ = len(self.classes_)
         return codes.astype(np.int64)
 
     def _known_y(self, X: Any, y: Any) -> Any:
-        if not self.conditional:
-            self.n_classes_ = 0
-            return None
-        self.n_classes_ = len(self.classes_)
-        return self._codes(y, len(X)).numpy()  # type: ignore[union-attr]
+        return self._codes(y, len(X)).numpy() if self.conditional else None  # type: ignore[union-attr]
 
     def _batches(self, data: Data) -> TensorBatches:
         x = as_tensor(data.X.astype(self.dtype_, copy=False))

@@ -238,12 +238,15 @@ class LinkPredictor(Linker, Transformer, BaseGraphEstimator):
         truth = np.repeat([1, 0], [len(joined), len(absent)])
         return float(roc_auc_score(truth, self._probability(*np.concatenate([joined, absent]).T)))
 
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        shape = (data.X.num_nodes, data.X.num_nodes)
+        return {**super()._fitted_sizes(data), "shape_": shape, "edge_index_": data.X.edge_index}
+
     def _learner(self, data: Data) -> Any:
         graph, run = data.X, current()
         if graph.num_edges == 0:
             do = "Edges are what is learned; to classify nodes without them use NodeClassifier."
             raise value(type(self).__name__, "the graph must have edges to learn from", "none", do)
-        self.shape_, self.edge_index_ = (graph.num_nodes, graph.num_nodes), graph.edge_index
         self._learned = Tensors.of(graph, run.device, getattr(torch, self.dtype_))
         tensors, counts = self._learned, self._counts(len(self._widths()) - 1)
 

@@ -142,14 +142,15 @@ class BaseGraphEstimator(GradientTrained):
             known = None if reset else getattr(self, "nodes_", None)
             named = with_indicators(graph, known, type(self).__name__)
             graph = check_graph(named, type(self).__name__, dimension=dimension)
-        if reset:
-            self.__dict__.pop("nodes_", None)
-            if graph.nodes is not None:
-                self.nodes_ = graph.nodes
-            self.n_features_in_ = graph.num_features
-            self.dtype_ = str(graph.x.dtype)
-            self.weighted_ = graph.edge_weight is not None
         return graph
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {
+            "nodes_": data.X.nodes,
+            "n_features_in_": data.X.num_features,
+            "dtype_": str(data.X.x.dtype),
+            "weighted_": data.X.edge_weight is not None,
+        }
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
         x = torch.zeros(3, self.n_features_in_, dtype=next(self.module_.parameters()).dtype)
@@ -373,11 +374,9 @@ class NodeClassifier(GradientClassifier, BaseGraphEstimator):
         given = getattr(self, name)
         return (ATTENTION_NET if self.layer == "gat" else NET)[name] if given is None else given
 
-    def _check(self, X: Any, reset: bool) -> Graph:
-        graph = super()._check(X, reset)
-        if reset:
-            self.normalized_ = _are_counts(graph.x) if self.normalize == "auto" else bool(self.normalize)
-        return graph
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        normalized = _are_counts(data.X.x) if self.normalize == "auto" else bool(self.normalize)
+        return {**super()._fitted_sizes(data), "normalized_": normalized}
 
     @property
     def _training_defaults(self) -> dict[str, Any]:

@@ -248,13 +248,15 @@ class GraphClassifier(GradientClassifier, BaseGraphEstimator):
         graphs = check_graphs(X, name, features=False)
         if all(g.x is None for g in graphs):
             graphs = [replace(g, x=np.ones((g.num_nodes, 1), np.float32)) for g in graphs]
-        graphs = check_graphs(graphs, name, dimension=dimension)
-        if reset:
-            self.n_features_in_ = graphs[0].num_features
-            self.dtype_ = str(np.result_type(*(g.x.dtype for g in graphs)))
-            self.mean_nodes_ = float(np.mean([g.num_nodes for g in graphs]))
-            self.weighted_ = any(g.edge_weight is not None for g in graphs)
-        return graphs
+        return check_graphs(graphs, name, dimension=dimension)
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        return {
+            "n_features_in_": data.X[0].num_features,
+            "dtype_": str(np.result_type(*(g.x.dtype for g in data.X))),
+            "mean_nodes_": float(np.mean([g.num_nodes for g in data.X])),
+            "weighted_": any(g.edge_weight is not None for g in data.X),
+        }
 
     def _check_y(self, X: list[Graph], y: Any) -> np.ndarray:
         return super()._check_y(X, self._labels(X, y))

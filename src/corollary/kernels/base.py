@@ -146,20 +146,19 @@ class Wide(Estimator):
             raise errors.value(name, must, f"shape {shape}")
         if not images:
             rows = super()._check(X, reset)
-            if reset:
-                if self.kernel_size is not None:
-                    do = "Pass images (n, h, w) or (n, c, h, w), or set kernel_size=None."
-                    raise errors.value(name, "kernel_size needs images", f"shape {shape}", do)
-                self.sample_shape_ = (int(rows.shape[1]),)
+            if reset and self.kernel_size is not None:
+                do = "Pass images (n, h, w) or (n, c, h, w), or set kernel_size=None."
+                raise errors.value(name, "kernel_size needs images", f"shape {shape}", do)
             return rows
         found = kinds.check_images(X, name, levels=self._pixel_levels())
-        if reset:
-            self.sample_shape_ = tuple(int(side) for side in found.shape[1:])
-            self.n_features_in_ = math.prod(self.sample_shape_)
-        elif found.shape[1:] != tuple(self.sample_shape_):
+        if not reset and found.shape[1:] != tuple(self.sample_shape_):
             must = f"samples must have the fitted shape {tuple(self.sample_shape_)}"
             raise errors.value(name, must, tuple(found.shape[1:]))
         return found
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        shape = tuple(int(side) for side in data.X.shape[1:])
+        return {"sample_shape_": shape, "n_features_in_": math.prod(shape), "dtype_": str(data.X.dtype)}
 
     def _targets(self, data: Data) -> np.ndarray:
         """Return targets (n, k), scaled as the model sees them, and keep how."""
@@ -172,7 +171,7 @@ class Wide(Estimator):
             raise errors.value(type(self).__name__, "kernel_size must be odd", self.kernel_size)
         X = torch.from_numpy(np.asarray(data.X, np.float64))
         y = torch.from_numpy(np.ascontiguousarray(self._targets(data), np.float64))
-        self.dtype_, self.n_outputs_ = str(data.X.dtype), y.shape[1]
+        self.n_outputs_ = y.shape[1]
         self.weight_std_, self.bias_std_ = float(self.weight_std), float(self.bias_std)
         self.alpha_ = float(self.alpha)
         self.solver_ = self.solver

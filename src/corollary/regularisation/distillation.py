@@ -215,23 +215,19 @@ class Distiller(Classifier, Around):
             self.classes_ = np.asarray(self.teacher.classes_)
         else:
             y = check_target(self, X, y)
-            self.classes_ = np.unique(y)
-            y = self._known(y, self.teacher.classes_, "teacher")
+            self.classes_ = np.asarray(self.teacher.classes_)
+            self._check_known(np.unique(y), self.classes_, "teacher")
+            y = np.searchsorted(self.classes_, y)
         if hasattr(self.student, "classes_"):
-            self._known(self.classes_, self.student.classes_, "student")
+            self._check_known(self.classes_, np.asarray(self.student.classes_), "student")
         return y
 
-    def _known(self, labels: np.ndarray, classes: Any, name: str) -> np.ndarray:
-        """Return the places of labels among the classes of the teacher or the student, which become ours."""
-        classes = np.asarray(classes)
-        strange = np.setdiff1d(labels, classes)
-        if len(strange) or (name == "student" and len(classes) != len(self.classes_)):
-            must = f"the {name} must know the classes {self.classes_.tolist()}"
+    def _check_known(self, labels: np.ndarray, classes: np.ndarray, name: str) -> None:
+        """Raise unless labels are classes of the teacher, or all classes of the student."""
+        if len(np.setdiff1d(labels, classes)) or (name == "student" and len(classes) != len(labels)):
+            must = f"the {name} must know the classes {labels.tolist()}"
             do = "Fit it to data with the same labels, or pass one that is not fitted."
             raise errors.value(type(self).__name__, must, f"one of {classes.tolist()}", do)
-        if name == "teacher":
-            self.classes_ = classes
-        return np.searchsorted(classes, labels)
 
     def _taught(self, data: Data) -> np.ndarray:
         """Return the teacher's probabilities of our classes; fit it first, as a fit of the run, if it is not."""

@@ -28,7 +28,7 @@ from corollary.engine.objective import Supervised
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.gradient import GradientTrained
-from corollary.losses import cross_entropy, half_squared, weighted_mean
+from corollary.losses import Draw, cross_entropy, exchanged, half_squared, weighted_mean
 from corollary.networks.net import BaseNet, reads_integers
 from corollary.nn.mlp import MLP
 from corollary.roles import given_target
@@ -114,6 +114,19 @@ class Tasks:
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         """Return one loss per sample."""
         return torch.stack(self.parts(output, target)).sum(0)
+
+    def smoothed(self, target: Tensor, share: float) -> Tensor:
+        """Return targets with a share of each task's classes spread evenly; numbers stay as they are."""
+        tasks = target.split(self.outputs, 1)
+        return torch.cat([(1 - share) * y + share / y.shape[1] if y.shape[1] > 1 else y for y in tasks], 1)
+
+    def with_noise(self, target: Tensor, scale: float, draw: Draw) -> Tensor:
+        """Return targets with a share ``scale`` of classes exchanged, and normal noise of that deviation on numbers."""
+        noisy = []
+        for y in target.split(self.outputs, 1):
+            other = exchanged(y, scale, draw) if y.shape[1] > 1 else y + scale * draw(torch.randn, y)
+            noisy.append(torch.where(y.isnan(), y, other))  # what has no target gets none
+        return torch.cat(noisy, 1)
 
 
 # --- targets ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corollary.base import Data
 from corollary.data.kinds import check_sets
 from corollary.engine.ragged import Ragged
 from corollary.engine.run import current
@@ -33,11 +34,11 @@ class BaseSets(GradientTrained):
 
     def _check(self, X: Any, reset: bool) -> list[np.ndarray]:
         known = {} if reset else {"dimension": self.n_features_in_}
-        sets = check_sets(X, type(self).__name__, **known, **self._checks)
-        if reset:
-            self.n_features_in_ = sets[0].shape[1]
-            self.dtype_ = str(np.result_type(*{part.dtype for part in sets}))
-        return sets
+        return check_sets(X, type(self).__name__, **known, **self._checks)
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        dtype = np.result_type(*{part.dtype for part in data.X})
+        return {"n_features_in_": data.X[0].shape[1], "dtype_": str(dtype)}
 
     def _scale(self, sets: list[np.ndarray]) -> None:
         """Learn the shift and the scale of each feature."""
