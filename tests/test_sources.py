@@ -383,3 +383,28 @@ def test_images_of_other_depths_keep_their_brightness(tmp_path):
         assert source.dtype == (np.uint16 if deep else np.uint8)
         found = source[:] / np.iinfo(source.dtype).max
         np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+
+
+def test_a_stream_that_is_shuffled_anew_would_get_other_samples_targets(table):
+    """It used to be trained on, each sample with the target of another."""
+    X, y, _ = table
+
+    class Shuffled(IterableDataset):
+        def __iter__(self):
+            for row in torch.randperm(len(X)).tolist():
+                yield X[row], y[row]
+
+    with (
+        torch.random.fork_rng(),
+        pytest.raises(ValueError, match=r"same order in every epoch; got the target \d"),
+    ):
+        mlp().fit(Shuffled())
+
+
+def test_a_loader_is_told_apart_from_its_data(table):
+    X, y, _ = table
+    loader = torch.utils.data.DataLoader(
+        TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), batch_size=8
+    )
+    with pytest.raises(TypeError, match=r"X must be samples; got a DataLoader, .* Pass loader\.dataset"):
+        mlp().fit(loader)

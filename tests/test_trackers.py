@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 from corollary import GaussianMixture, MLPClassifier, Run, Training, callbacks
 
@@ -33,6 +34,22 @@ def test_tensorboard_gets_every_metric(tmp_path):
     assert (tmp_path / "GaussianMixture").is_dir()
 
 
+def test_each_fit_has_its_own_curves(tmp_path):
+    """Folds of a cross-validation used to be drawn as one curve that goes back and forth."""
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    board = callbacks.TensorBoard(tmp_path)
+    with Run(callbacks=[board]):
+        cross_val_score(MODEL, X, Y, cv=3)
+    board.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"MLPClassifier{end}" for end in ("", "-2", "-3")
+    ]
+    for folder in tmp_path.iterdir():
+        events = reader.EventAccumulator(str(folder))
+        events.Reload()
+        assert [scalar.step for scalar in events.Scalars("loss")] == [1, 2, 3]
+
+
 class Tracker(SimpleNamespace):
     """Stands for mlflow and wandb, with the calls that they have."""
 
@@ -44,7 +61,7 @@ class Tracker(SimpleNamespace):
 
     def init(self, **options):
         self.started.append(options)
-        self.run = SimpleNamespace(log=lambda metrics, step: self.told.append((step, metrics)))
+        self.run = SimpleNamespace(log=lambda metrics: self.told.append((metrics["step"], metrics)))
         return self.run
 
 

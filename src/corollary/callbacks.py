@@ -45,18 +45,26 @@ class TensorBoard:
     Parameters
     ----------
     directory : path
-        Where the event files go; each estimator gets a folder of its own.
+        Where the event files go. Each estimator gets a folder of its own, and so does each further fit of it
+        (``MLPClassifier``, ``MLPClassifier-2``, ...).
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = directory
         self._writers: dict[str, Any] = {}
+        self._fits: dict[str, tuple[int, int]] = {}  # of each estimator: its fits so far, and the last step
 
     def __call__(self, event: Event) -> None:
         """Write the metrics of a step."""
+        fit, last = self._fits.get(event.owner, (1, 0))
+        if event.step <= last:  # steps count from 1 again: a further fit
+            fit += 1
+            self._writers.pop(event.owner).close()
+        self._fits[event.owner] = fit, event.step
         if event.owner not in self._writers:
             board = _package("torch.utils.tensorboard", "TensorBoard", "tensorboard")
-            self._writers[event.owner] = board.SummaryWriter(os.path.join(self.directory, event.owner))
+            folder = event.owner if fit == 1 else f"{event.owner}-{fit}"
+            self._writers[event.owner] = board.SummaryWriter(os.path.join(self.directory, folder))
         for name, value in _numbers(event).items():
             self._writers[event.owner].add_scalar(name, value, event.step)
         self._writers[event.owner].flush()
@@ -65,6 +73,7 @@ class TensorBoard:
         """Close the files."""
         while self._writers:
             self._writers.popitem()[1].close()
+        self._fits.clear()
 
 
 class MLflow:
@@ -88,6 +97,9 @@ class MLflow:
 class WandB:
     """Log every metric to the current Weights & Biases run, or to one that ``options`` start.
 
+    The step of the fit is logged as ``step`` beside the metrics. W&B's own step counts on: it drops what comes with a
+    smaller one, as the steps of a second fit would.
+
     Parameters
     ----------
     **options
@@ -101,7 +113,7 @@ class WandB:
         """Log the metrics of a step."""
         wandb = _package("wandb", "WandB", "wandb")
         run = wandb.run or wandb.init(**self.options)
-        run.log(_numbers(event), step=event.step)
+        run.log(dict(event.metrics) | {"step": event.step})
 
 
 class LivePlot:

@@ -521,9 +521,9 @@ def _sample(x: Any) -> np.ndarray:
 class Stream(Source):
     """An iterable of ``x`` or ``(x, y)``: a torch ``IterableDataset``, or a function that returns a new iterator.
 
-    It is walked through once to count the samples and to collect the targets, and then once an epoch, in its own order:
-    mixing is the iterable's business (``set_epoch(epoch)`` is called if it has one). If it has ``state_dict`` and
-    ``load_state_dict``, a resumed fit goes on at the saved position; if not, it walks there again.
+    It is walked through once to count the samples and to collect the targets, and then once in every epoch. It may come in
+    any order, but with targets the order must be the same in every epoch. If it has ``state_dict`` and ``load_state_dict``,
+    a resumed fit goes on at the saved position; if not, it walks there again.
     """
 
     sequential = True
@@ -595,10 +595,20 @@ class Stream(Source):
         for sample in self._walk():
             done += 1
             if done > skip:
+                self._check_order(sample, done)
                 yield _sample(sample[0] if self._pairs else sample)
         if done != len(self):
             must = f"the iterable must give the {len(self)} samples that it gave at first"
             raise errors.value("fit", must, f"{done} of them", "Each epoch must walk through the same data.")
+
+    def _check_order(self, sample: Any, place: int) -> None:
+        """Raise if a sample comes with another target than the one that stood at this place at first."""
+        if self.target is None or place > len(self) or np.array_equal(sample[1], self.target[place - 1]):
+            return
+        must = "an iterable with targets must give its samples in the same order in every epoch"
+        got = f"the target {np.asarray(sample[1]).tolist()!r} at place {place}, where {self.target[place - 1].tolist()!r} was"
+        do = "Shuffle once, with a fixed seed, or pass a Dataset with __getitem__, which is shuffled for you."
+        raise errors.value("fit", must, got, do)
 
     def batches(self, batch_size: int, start: int) -> Iterator[np.ndarray]:
         """Yield consecutive batches, from the ``start``-th on."""
@@ -631,6 +641,9 @@ def as_source(X: Any) -> Source | None:
         return Stream(X)
     if torch is not None and isinstance(X, torch.utils.data.Dataset):
         return MapDataset(X)
+    if torch is not None and isinstance(X, torch.utils.data.DataLoader):
+        do = "Pass loader.dataset; batches are made by Training(batch_size=...)."
+        raise errors.kind("fit", "X must be samples", "a DataLoader, which gives batches", do)
     if callable(X) or (isinstance(X, Iterator) and not hasattr(X, "__len__")):
         return Stream(X)
     return None
