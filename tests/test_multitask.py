@@ -261,3 +261,10 @@ def test_targets_of_other_tasks_are_named():
         ValueError, match=r"y must have the tasks \['word', 'number', 'three'\]; got \['word'\]"
     ):
         model.scores(X, {"word": WORDS})
+
+
+def test_a_label_that_the_fit_has_not_seen_counts_as_missed():
+    model = MultiTaskNet(training=Training(epochs=2), random_state=0).fit(X[:60], np.arange(60) % 2)
+    said = model.predict(X[:10])
+    strange = np.where(np.arange(10) < 5, 7, said)
+    assert model.score(X[:10], strange) == 0.5

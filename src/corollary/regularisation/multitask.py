@@ -357,12 +357,15 @@ class MultiTaskNet(BaseNet):
             raise errors.value(owner, f"task {name!r} must be finite", "infinity in y")
         return found
 
+    def _check_tasks(self, table: _Table) -> None:
+        if [*table.columns] != self.tasks_.tolist():
+            must = f"y must have the tasks {self.tasks_.tolist()}"
+            raise errors.value(type(self).__name__, must, [*table.columns])
+
     def _encoded(self, table: _Table) -> np.ndarray:
         """Return indicators and standardised numbers side by side, NaN where there is no target."""
         parts, owner = [], type(self).__name__
-        if [*table.columns] != self.tasks_.tolist():
-            must = f"y must have the tasks {self.tasks_.tolist()}"
-            raise errors.value(owner, must, [*table.columns])
+        self._check_tasks(table)
         for t, (name, column) in enumerate(table.columns.items()):
             there = _present(column)
             part = np.full((len(column), self._outputs_of(t)), np.nan)
@@ -505,12 +508,15 @@ class MultiTaskNet(BaseNet):
         return self._forward(self._typed(X), lambda x: features(self.module_.trunk, x), keep=True)
 
     def scores(self, X, y=None):
-        """Return, by task, the accuracy or the coefficient of determination over the samples that have a target."""
+        """Return, by task, the accuracy or the coefficient of determination over the samples that have a target.
+
+        A label that the fit has not seen counts as missed.
+        """
         from sklearn.metrics import r2_score
 
         check_is_fitted(self)
         wanted = _table(given_target(self, X, y), _rows(X), type(self).__name__)
-        self._encoded(wanted)  # the tasks and labels that are known
+        self._check_tasks(wanted)
         said, found = self._said(X), {}
         for t, (name, column) in enumerate(wanted.columns.items()):
             there, labels = _present(column), self.classes_[t]
@@ -519,7 +525,7 @@ class MultiTaskNet(BaseNet):
             z, values = said[name][there], _plain(column, there)
             if labels is None:
                 guess = z[:, 0] * self.target_scale_[t] + self.target_mean_[t]
-                found[name] = float(r2_score(values.astype(np.float64), guess))
+                found[name] = float(r2_score(self._numbers(name, values), guess))
             else:
                 found[name] = float(np.mean(labels[z.argmax(1)] == values))
         return found
