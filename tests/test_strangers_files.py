@@ -1,10 +1,14 @@
 """Files as strangers have them: totals, two rows of names, facts above the table, money, bounds, mixed dates."""
 
+from time import sleep
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.dummy import DummyRegressor
 
-from corollary import data
+import corollary
+from corollary import compare, data
 from corollary.data.columns import learn_columns
 from corollary.data.detect import dates, typed
 from corollary.data.tables import read_table
@@ -148,3 +152,66 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path):
     (tmp_path / "empty.db").touch()
     with pytest.raises(ValueError, match="empty.db must hold a table; got none"):
         data.load(f"sqlite:///{tmp_path / 'empty.db'}")
+
+
+# --- boards ----------------------------------------------------------------------------------------------
+
+
+class Slow(DummyRegressor):
+    """A mean that takes its time."""
+
+    def fit(self, X, y, sample_weight=None):
+        sleep(0.7)
+        return super().fit(X, y)
+
+
+def test_a_total_that_sufficed_is_not_said_to_be_used_up():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) / 7
+    options = {"systems": [Slow()], "rivals": "none", "total_time": 1.0}
+    assert compare(X, y, splits=1, **options).notes == []
+    assert compare(X, y, splits=2, **options).notes == [
+        "The total of 1 s was used up before all splits were done."
+    ]
+
+
+def test_a_board_says_what_is_left_out_and_shows_its_plot(tmp_path):
+    n = 60
+    frame = pd.DataFrame({"order_id": range(100, 100 + n), "shop": "Rome", "size": np.arange(n) % 7})
+    frame["paid"] = np.where(frame["size"] > 3, "yes", "no")
+    frame["kind"] = np.where(np.arange(n) % 2, "a", "b")
+    board = compare(frame, target="paid", systems=["logistic"], splits=2, rivals="baselines")
+    said = "compare: left out 'order_id' (id: 60 different values), 'shop' (constant: always Rome)"
+    assert board.notes[0].startswith(said)
+    board.to_html(tmp_path / "b.html")
+    assert "data:image/png" in (tmp_path / "b.html").read_text()
+    assert board.baseline["widths"]["accuracy"] == 0.0 or board.baseline["widths"]["accuracy"] > 1e-9
+
+
+def test_a_board_says_who_was_stopped():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)
+    slow = corollary.MLPClassifier(training=corollary.Training(epochs=100_000, patience=None), random_state=0)
+    board = compare(X, y, systems=[slow], splits=1, rivals="none", time_limit=0.5)
+    assert board.notes == ["Stopped by the time limit and measured as they stood then: MLPClassifier."]
+
+
+def test_dates_are_not_broken_into_lines():
+    from corollary.reporting.pages import table_html
+
+    page = table_html(("day", "x"), [("2024-01-31", -0.5)])
+    assert "<td class=short>2024-01-31</td><td>-0.5</td>" in page
+
+
+def test_importances_of_a_class_that_is_never_predicted():
+    """Of rare classes all are predicted as the other one: only a measure of order sees what the model has learned."""
+    from corollary.reporting.predictions import importances
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 3))
+    y = np.where(rng.random(800) < 0.12 / (1 + np.exp(-1.5 * X[:, 0])), "yes", "no")
+    model = corollary.LogisticRegression().fit(X, y)
+    assert set(model.predict(X)) == {"no"}
+    ((_, text, figure),) = importances(model, data.load(X, y=y))
+    assert text.startswith("How much ROC AUC falls")
+    top = max(bar.get_width() for bar in figure.axes[0].patches)
+    assert top > 0.05  # balanced accuracy stays at exactly 0.5 whatever is shuffled

@@ -241,7 +241,7 @@ def _dishes(path: Path) -> Part:
     headings = ("who", "liked most", "try first", "then", "then", "then")
     table(headings, rows)
     say(board.verdict)
-    text = f"<p>{len(people)} people, {len(dishes)} dishes, {tastes.X.nnz} ratings. {html.escape(board.verdict)}</p>"
+    text = f"<p>{len(people)} people, {len(dishes)} dishes, {tastes.X.nnz} ratings.</p>"
     return "Ratings turned into recommendations", text + table_html(headings, rows) + board.to_html()
 
 

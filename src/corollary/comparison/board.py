@@ -18,6 +18,7 @@ from corollary.data.dataset import Dataset
 
 __all__ = ["INTERRUPTED", "Leaderboard", "board_of"]
 
+WIDE = "body { max-width: 80rem }"  # a column per metric
 INTERRUPTED = "Interrupted: the board shows what was done by then."
 
 
@@ -152,7 +153,7 @@ class Leaderboard:
         text = head + self._table() + self._strips() + notes
         if path is not None:
             plot = figure_tag(self.plot(), "the means with their intervals") if self.ranked else ""
-            Path(path).write_text(page(f"{self.task} on {self.data}", text + plot), encoding="utf-8")
+            Path(path).write_text(page(f"{self.task} on {self.data}", text + plot, WIDE), encoding="utf-8")
         return text
 
     def _strips(self) -> str:

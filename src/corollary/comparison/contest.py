@@ -17,6 +17,7 @@ from corollary.comparison.progress import bar
 from corollary.comparison.rivals import Rival, find
 from corollary.comparison.tasks import in_order, parts_of, task_of
 from corollary.comparison.trials import Trial, fit, prepare, try_out
+from corollary.data.columns import left_out, unused_columns
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.texts import one_text
@@ -120,7 +121,7 @@ def compare(
     ranking = _ranking(job, dataset, metric)
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
     dataset, groups, said = _grouped(dataset, groups)
-    notes += [said] if said else []
+    notes += [text for text in (said, _of_no_use(dataset)) if text]
     if in_order(dataset, test):
         notes.append(
             "Each part holds out the ratings that follow in time; users who come later are answered as the average one."
@@ -145,7 +146,7 @@ def compare(
             if not any(trial.scores for trial in trials):
                 raise
             notes.append(INTERRUPTED)
-    if clock.over() and INTERRUPTED not in notes:
+    if clock.cut and INTERRUPTED not in notes:
         notes.append(f"The total of {total_time:g} s was used up before all splits were done.")
     again = partial(_again, {rival.id: rival for rival in chosen}, task, dataset, how, time_limit)
     return board_of(trials, chosen, dataset, task, ranking, job.directions, _ratio(test), notes, again)
@@ -182,6 +183,13 @@ def _entrants(found: list[Rival], job: Any, dataset: Dataset, wanted: str) -> li
         seen[rival.id] = seen.get(rival.id, 0) + 1
         chosen.append(rival if seen[rival.id] == 1 else replace(rival, id=f"{rival.id}-{seen[rival.id]}"))
     return chosen
+
+
+def _of_no_use(dataset: Dataset) -> str:
+    """Return a sentence about the columns that no system gets: ids, constants, copies; or nothing."""
+    if dataset.kind != "table" or not hasattr(dataset.X, "iloc"):
+        return ""
+    return left_out(unused_columns(dataset.X, dataset.extra.get("columns")), "compare")
 
 
 # --- groups ----------------------------------------------------------------------------------------------
@@ -236,13 +244,18 @@ class _Clock:
 
     def __init__(self, each: float | None, total: float | None) -> None:
         self.each, self.total = each, total
-        self.start = monotonic()
+        self.start, self.cut = monotonic(), False  # cut: whether something was left undone
 
     def left(self) -> float:
         return float("inf") if self.total is None else self.total - (monotonic() - self.start)
 
     def over(self) -> bool:
         return self.left() < LEAST
+
+    def cuts(self) -> bool:
+        """Return whether the time is used up; asked where there is more to do."""
+        self.cut = self.cut or self.over()
+        return self.cut
 
     def around(self) -> float | None:
         """Return the limit for reading before a fit and for measuring after it, if there is a total."""
@@ -261,13 +274,13 @@ def _rounds(
     """Yield trials, split by split; who fails once is not tried again."""
     failed: set[str] = set()
     for j, (kept, held) in enumerate(parts):
+        if j and clock.cuts():
+            return
         waiting = [rival for rival in rivals if rival.id not in failed]
         for trial in _round(waiting, task, kept, held, j, how, clock, n_jobs):
             if trial.error:
                 failed.add(trial.rival)
             yield trial
-        if clock.over():
-            return
 
 
 def _round(
@@ -282,7 +295,7 @@ def _round(
 ) -> Iterator[Trial]:
     if n_jobs == 1:
         for i, rival in enumerate(waiting):
-            if clock.over():
+            if clock.cuts():
                 return
             limits = {"seconds": clock.seconds(len(waiting) - i, 1), "around": clock.around()}
             yield try_out(rival, task, kept, held, part=j, **limits, **how)

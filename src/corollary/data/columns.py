@@ -55,6 +55,7 @@ __all__ = [
     "left_out",
     "numbers_of",
     "plain_columns",
+    "unused_columns",
 ]
 
 LEFT_OUT = ("id", "constant", "duplicate", "ignore")
@@ -230,16 +231,31 @@ def learn_columns(
         frame = _as_frame(X, names)
     frame, found = typed(frame, {**(read or {})})
     read = {**(read or {}), **found}
-    kinds = {str(c): kind_of(frame[c], read.get(str(c), {})) for c in frame.columns}
-    for name, first in _copies(frame, kinds).items():
-        if not read.get(name, {}).get("told"):
-            kinds[name] = ("duplicate", f"the same as {first}")
+    kinds = _kinds(frame, read)
     mixed = any(kind in ("date", "category", "text") for kind, _ in kinds.values())
     columns = [
         _learned(frame[c], str(c), kinds[str(c)], read.get(str(c), {}), mixed, gaps, codes)
         for c in frame.columns
     ]
     return columns if sparse or codes else _narrowed(frame, columns)
+
+
+def unused_columns(frame: Any, read: Mapping[str, Reading] | None = None) -> list[Reading]:
+    """Return the columns of a frame that are left out, and why."""
+    frame, found = typed(frame, {**(read or {})})
+    kinds = _kinds(frame, {**(read or {}), **found})
+    return [
+        {"name": name, "kind": kind, "why": why} for name, (kind, why) in kinds.items() if kind in LEFT_OUT
+    ]
+
+
+def _kinds(frame: Any, read: Mapping[str, Reading]) -> dict[str, tuple[str, str]]:
+    """Return what each column of a typed frame is, and why it is left out if it is."""
+    kinds = {str(c): kind_of(frame[c], read.get(str(c), {})) for c in frame.columns}
+    for name, first in _copies(frame, kinds).items():
+        if not read.get(name, {}).get("told"):
+            kinds[name] = ("duplicate", f"the same as {first}")
+    return kinds
 
 
 def _narrowed(frame: Any, columns: list[Reading]) -> list[Reading]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,9 +22,11 @@ table { border-collapse: collapse; margin: .6rem 0 }
 td, th { padding: .22rem .9rem .22rem 0; text-align: left; vertical-align: top }
 thead th, .board tr:first-child th { border-bottom: 1px solid #cbd2d9 } tbody tr:nth-child(even) { background: #f8fafc }
 td { overflow-wrap: break-word } .base td { color: #9a3412 } .wide { overflow-x: auto }
-.board td, .board th { font-size: .88rem; padding-right: .8rem } .board td { white-space: nowrap }
+.board td, .board th { font-size: .86rem; padding-right: .6rem } .board td, .short { white-space: nowrap }
 .board td[colspan] { white-space: normal }
 """
+
+DATE = re.compile(r"\d+-\d+-\d+(.\d\d:\d\d(:\d\d)?)?")
 
 
 class Table(NamedTuple):
@@ -50,13 +53,20 @@ def table_html(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = []
     for row in rows:
         tags = ["th" if not headings and j == 0 else "td" for j in range(len(row))]
-        cells = "".join(f"<{tag}>{html.escape(_text(cell))}</{tag}>" for tag, cell in zip(tags, row))
+        cells = "".join(
+            f"<{tag}{_short(cell)}>{html.escape(_text(cell))}</{tag}>" for tag, cell in zip(tags, row)
+        )
         lines.append(f"<tr>{cells}</tr>")
     return f"<div class=wide><table>{head}<tbody>{''.join(lines)}</tbody></table></div>"
 
 
 def _text(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _short(cell: Any) -> str:
+    """Return the class of a date, which browsers would break at its hyphens."""
+    return " class=short" if DATE.fullmatch(_text(cell)) else ""
 
 
 def figure_tag(figure: Any, alt: str) -> str:

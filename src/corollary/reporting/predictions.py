@@ -232,18 +232,28 @@ def importances(model: Any, dataset: Dataset) -> Iterator[Any]:
         X = np.asarray(dataset.X)[:ROWS]
     if not 2 <= X.shape[1] <= 200 or len(X) < 20:
         return
-    scoring = "balanced_accuracy" if hasattr(model, "classes_") else "r2"
+    scoring, measure = _scoring(model, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of classes that the held-out rows lack
         found = permutation_importance(model, X, y, n_repeats=5, random_state=0, scoring=scoring)
     names = [*map(str, X.columns if given is not None else dataset.feature_names or ())]
     names = names or [f"x{i}" for i in range(X.shape[1])]
     order = np.argsort(-found.importances_mean, kind="stable")[:20]
-    text = f"How much {scoring.replace('_', ' ')} falls when a column is shuffled, mean and deviation of five shuffles."
+    text = f"How much {measure} falls when a column is shuffled, mean and deviation of five shuffles."
     figure = plot.importances(
         [names[i] for i in order], found.importances_mean[order], found.importances_std[order]
     )
     yield "Importances", text, figure
+
+
+def _scoring(model: Any, y: np.ndarray) -> tuple[str, str]:
+    """Return scikit-learn's name and ours of what importances are measured by; of two classes one may never be predicted."""
+    if not hasattr(model, "classes_"):
+        return "r2", "R²"
+    graded = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+    if graded and len(model.classes_) == len(np.unique(y)) == 2:
+        return "roc_auc", "ROC AUC"
+    return "balanced_accuracy", "balanced accuracy"
 
 
 def coefficients(model: Any, dataset: Dataset) -> Iterator[Any]:
