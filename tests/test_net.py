@@ -200,6 +200,9 @@ def test_partial_fit_goes_on_with_weights_and_moments():
     for _ in range(4):
         model.partial_fit(X, Y)
     whole = clone(model).set_params(training__epochs=4).fit(X, Y)
+    assert model.history_frame().index.tolist() == [1, 2, 3, 4]  # one history over all calls
+    assert model.history_frame()["seconds"].is_monotonic_increasing
+    np.testing.assert_allclose(model.history_frame()["loss"], whole.history_frame()["loss"], rtol=1e-5)
     np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-5, atol=1e-6)
     first = NetClassifier(instance(), training=PLAN).partial_fit(X[Y < 2], Y[Y < 2], classes=[0, 1, 2])
     assert first.partial_fit(X, Y).predict_proba(X).shape == (150, 3)
@@ -254,6 +257,15 @@ def test_what_cannot_be_trained_is_said_before_training():
         NetRegressor(nn.Linear(4, 3)).fit(X, X[:, :2])
     with pytest.raises(ValueError, match=r"targets of shape \(8,\); got an output of shape \(8, 2\)"):
         NetClassifier(nn.Linear(4, 2)).fit(X[::-1], Y[::-1])
+    with pytest.raises(ValueError, match=r"targets of shape \(8,\); got an output of shape \(8, 1\)"):
+        NetClassifier(nn.Linear(4, 1)).fit(X, Y)
+    must = (
+        r"NetClassifier: the module must take a batch of inputs of shape \(8, 4\) .*; got RuntimeError: mat1"
+    )
+    with pytest.raises(ValueError, match=must):
+        NetClassifier(nn.Linear(5, 3)).fit(X, Y)
+    with pytest.raises(ValueError, match="no backend of torch.compile named 'inductr'. Closest: 'inductor'"):
+        NetClassifier(instance(), training=Training(compile="inductr")).fit(X, Y)
     with pytest.raises(ValueError, match="module must be given; got None"):
         NetClassifier().fit(X, Y)
     with pytest.raises(TypeError, match="module must be a torch.nn.Module, or make one; got 3"):

@@ -117,6 +117,19 @@ def test_callbacks_see_what_the_workers_do_and_can_stop_them(tmp_path):
     assert model.stopped_ == "callback"
 
 
+def test_a_callback_sees_module_and_optimizer_of_the_workers_and_nothing_is_printed(capfd):
+    seen = []
+    plan = corollary.Training(epochs=2)
+    with corollary.Run(
+        processes=2, callbacks=[lambda e: seen.append((e.module_, e.optimizer))], progress=False
+    ):
+        model = corollary.MLPClassifier((4,), training=plan, random_state=0).fit(rows(), np.arange(120) % 2)
+    assert len(seen) == 2 and hasattr(seen[0][1], "param_groups")
+    for p, q in zip(seen[-1][0].parameters(), model.module_.parameters(), strict=True):
+        np.testing.assert_array_equal(p.detach(), q.detach())
+    assert capfd.readouterr() == ("", "")
+
+
 class Lost(corollary.GaussianMixture):
     """One of whose processes is killed in the middle of the fit."""
 

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 import corollary
 from corollary import catalog, io, testing
@@ -48,6 +49,15 @@ def registered():
 
 def test_the_contract_holds_for_an_estimator_that_is_not_in_the_catalog():
     testing.check_estimator(NearestMean())
+
+
+def test_what_the_checks_are_not_for():
+    with pytest.raises(
+        TypeError, match=r"must be an instance; got the class NearestMean. Pass NearestMean\(\)"
+    ):
+        testing.check_estimator(NearestMean)
+    with pytest.raises(TypeError, match=r"must inherit from corollary\.base\.Estimator; got PCA"):
+        testing.check_estimator(PCA())
 
 
 def test_scikit_learns_checks_too():

@@ -85,6 +85,14 @@ def test_a_tracker_that_is_not_installed(monkeypatch):
             MODEL.fit(X, Y)
 
 
+def test_a_live_plot_outside_of_a_notebook(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with pytest.raises(ImportError, match="LivePlot needs the package 'ipython'; got none installed"):
+        with Run(callbacks=[callbacks.LivePlot()]):
+            MODEL.fit(X, Y)
+
+
 @pytest.fixture
 def notebook(monkeypatch):
     """A kernel that writes down what it shows."""

@@ -139,5 +139,6 @@ class LivePlot:
         if monotonic() - self._last < self.every and not event.learner.done:
             return
         self._last = monotonic()
+        _package("IPython.display", "LivePlot", "ipython")  # which every notebook has
         figure = plot.save(plot.curves(self._rows))
         self._shown = display({"image/png": figure, "text/plain": "learning curves"}, self._shown)

@@ -99,6 +99,8 @@ class GradientTrained(Tunable, Estimator):
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on these data, with the sizes, scales and classes of the first call.
 
+        ``n_iter_`` and ``history_`` count on from call to call.
+
         Parameters
         ----------
         X, y, sample_weight
@@ -110,11 +112,13 @@ class GradientTrained(Tunable, Estimator):
         -------
         self
         """
-        before = getattr(self, "n_iter_", 0)
-        self._going_on = {"first": not hasattr(self, "module_"), "classes": classes}
+        first = not hasattr(self, "module_")
+        epochs, rows = (0, []) if first else (self.n_iter_, self.history_)
+        self._going_on = {"first": first, "classes": classes}
         try:
             self._fit(X, y, sample_weight)
-            self.n_iter_ += before
+            self.n_iter_ += epochs
+            self.history_ = _continued(rows, self.history_)
         finally:
             self.__dict__.pop("_going_on", None)
         return self
@@ -356,6 +360,17 @@ class GradientTrained(Tunable, Estimator):
 
         like = next(self.module_.parameters())
         return {"X": torch.zeros(2, self.n_features_in_, dtype=like.dtype)}, {"X": {0: "n"}}
+
+
+def _continued(before: list[dict[str, float]], rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return one history of two fits: steps and seconds of the second count on from the first."""
+    if not before:
+        return rows
+    step, seconds = before[-1]["step"], before[-1]["seconds"]
+    return [
+        *before,
+        *({**row, "step": row["step"] + step, "seconds": row["seconds"] + seconds} for row in rows),
+    ]
 
 
 def _same_shapes(module: Any, fitted: Any) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import lightning_fabric
@@ -22,6 +25,18 @@ class _Unwrapped(DDPStrategy):
         return module
 
 
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    """Let a logger pass warnings only."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def make_fabric(run: Run) -> Any:
     """Return a launched Fabric with the settings of a run."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if run.world > 1 else 1
@@ -29,7 +44,7 @@ def make_fabric(run: Run) -> Any:
     strategy: Any = "auto"
     if run.world > 1:  # parameters that a batch does not reach have no gradient in any process
         strategy = _Unwrapped() if run.shards else "ddp_find_unused_parameters_true"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _silenced("lightning_fabric.utilities"):  # which announces every process
         warnings.simplefilter("ignore")
         fabric = lightning_fabric.Fabric(
             accelerator=kind,

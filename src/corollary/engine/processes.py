@@ -12,7 +12,8 @@ import signal
 import socket
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,8 @@ def launch(
             there if told else None,
         )
         try:
-            workers = spawn(_worker, settings, nprocs=run.processes, join=False).processes  # type: ignore[no-untyped-call]
+            with _quiet_torch():
+                workers = spawn(_worker, settings, nprocs=run.processes, join=False).processes  # type: ignore[no-untyped-call]
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             must, do = (
                 "several processes must be able to receive the work",
@@ -94,6 +96,20 @@ def launch(
     for name, text in result.pop("warnings"):
         warnings.warn(text, getattr(errors, name), stacklevel=4)
     return result
+
+
+@contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Let processes that start now print torch's C++ errors only: DDP warns when no parameter was left out after all."""
+    name = "TORCH_CPP_LOG_LEVEL"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "ERROR"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _ended(workers: Sequence[Any], told: list[Any]) -> bool:

@@ -142,8 +142,7 @@ class GradientLearner:
         """Return the module as it is called: compiled, and shared between processes."""
         wrapped: Any = self.module
         if self.training.compile:
-            backend = "inductor" if self.training.compile is True else self.training.compile
-            wrapped = torch.compile(wrapped, backend=backend)
+            wrapped = torch.compile(wrapped, backend=_backend(self.training.compile))
         if self.run.fabric is not None and len(self.players) == 1:
             (player,) = self.players
             wrapped, player.optimizer = self.run.fabric.setup(wrapped, player.optimizer)
@@ -448,6 +447,16 @@ class GradientLearner:
         for player in averaged:
             module.get_submodule(player.part).load_state_dict(player.average.module.state_dict())
         return module
+
+
+def _backend(asked: Any) -> Any:
+    """Return the backend of ``torch.compile`` that ``Training.compile`` asks for."""
+    if not isinstance(asked, str):
+        return "inductor" if asked is True else asked
+    known = torch._dynamo.list_backends(exclude_tags=())
+    if asked not in known:
+        raise errors.unknown("Training", "backend of torch.compile", asked, known)
+    return asked
 
 
 def find_rate(learner: GradientLearner) -> float | None:

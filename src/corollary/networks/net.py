@@ -117,10 +117,11 @@ class Fitting:
 
     def __call__(self, output: Any, target: Tensor) -> Tensor:
         """Return the losses."""
+        fitted = output
         if isinstance(output, Tensor) and output.shape != target.shape and output.numel() == target.numel():
-            output = output.reshape(target.shape)
+            fitted = output.reshape(target.shape)
         try:
-            found = self.criterion(output, target)
+            found = self.criterion(fitted, target)
             if isinstance(found, Tensor) and found.ndim and len(found) != len(target):
                 raise ValueError(f"it gives {tuple(found.shape)} losses")
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -135,7 +136,7 @@ def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None
     """Raise before training if a module cannot be trained: shapes, NaN, a loss without a gradient."""
     module = copy.deepcopy(module).train()
     with torch.enable_grad():
-        found = objective(module, batch)
+        found = _first_loss(module, objective, batch, owner)
         loss = found[0] if isinstance(found, tuple) else found
         if not isinstance(loss, Tensor) or loss.ndim:
             got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
@@ -147,6 +148,17 @@ def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None
         if not loss.requires_grad:
             must = "the loss must depend on parameters of the module"
             raise errors.value(owner, must, "none that it does", "Compute it from the module's output.")
+
+
+def _first_loss(module: nn.Module, objective: Any, batch: Batch, owner: str) -> Any:
+    """Return the objective on a batch; an error inside it is raised with the shapes of the inputs."""
+    try:
+        return objective(module, batch)
+    except (IndexError, RuntimeError, TypeError) as error:
+        shapes = " and ".join(f"{tuple(t.shape)} ({t.dtype})" for t in batch.inputs if isinstance(t, Tensor))
+        must = f"the module must take a batch of inputs of shape {shapes}"
+        got = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        raise errors.value(owner, must, got.rstrip("."), "Change the module, or the shape of X.") from error
 
 
 # --- the estimators --------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from corollary import io
+from corollary import errors, io
+from corollary.base import Estimator
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
 from corollary.roletable import entries_of
@@ -293,6 +294,15 @@ def cases(model: Any) -> Iterator[tuple[Callable[[Any, Any, Any], None], Any, An
 
 def check_estimator(model: Any) -> None:
     """Run every check on an estimator with a fixed ``random_state``; raise at the first that fails."""
+    if isinstance(model, type):
+        do = f"Pass {model.__name__}()."
+        raise errors.kind(
+            "check_estimator", "the estimator must be an instance", f"the class {model.__name__}", do
+        )
+    if not isinstance(model, Estimator):
+        must = "the estimator must inherit from corollary.base.Estimator"
+        do = "For others there is sklearn.utils.estimator_checks.check_estimator."
+        raise errors.kind("check_estimator", must, type(model).__name__, do)
     for check, X, y in cases(model):
         check(model, X, y)
 
