@@ -215,3 +215,36 @@ def test_importances_of_a_class_that_is_never_predicted():
     assert text.startswith("How much ROC AUC falls")
     top = max(bar.get_width() for bar in figure.axes[0].patches)
     assert top > 0.05  # balanced accuracy stays at exactly 0.5 whatever is shuffled
+
+
+# --- notes, headers, names -------------------------------------------------------------------------------
+
+
+def test_notes_below_the_table_are_left_out(tmp_path):
+    body = "".join(f"Land{i},{i},{i * i}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"country,a,b\n{body}\nSource: World Bank\nLast updated: 2024\n")
+    with pytest.warns(
+        CorollaryWarning, match="left out 2 lines below the table of t.csv: 'Source: World Bank'"
+    ):
+        found = data.load(tmp_path / "t.csv")
+    assert len(found) == 20 and found.X["b"].iloc[-1] == 361
+    (tmp_path / "u.csv").write_text(f"country,a,b\n{body}torn\n{body}")
+    with pytest.raises(ValueError, match="must have 3 fields, as the first; got 1 in line 22"):
+        data.load(tmp_path / "u.csv")
+
+
+def test_headers_of_files_that_were_joined_are_left_out(tmp_path):
+    part = "a,b\n" + "".join(f"{i},{i / 4}\n" for i in range(12))
+    (tmp_path / "t.csv").write_text(part * 3)
+    assert data.load(tmp_path / "t.csv").X.shape == (36, 2)
+    words = pd.DataFrame({"a": ["x", "a", "y"] * 4, "b": ["u", "v", "b"] * 4})
+    words.to_csv(tmp_path / "u.csv", index=False)
+    assert len(data.load(tmp_path / "u.csv")) == 12  # no row repeats both names
+
+
+def test_names_over_several_lines_and_the_yen_of_japanese_files(tmp_path):
+    (tmp_path / "t.csv").write_text('"unit\nprice", qty \n' + "1.5,2\n2.5,3\n" * 9)
+    assert data.load(tmp_path / "t.csv").feature_names == ["unit price", "qty"]
+    rows = "".join(f"{'東京' if i % 2 else '大阪'},\\{i * 100}\n" for i in range(1, 40))
+    (tmp_path / "u.csv").write_bytes(f"都市,価格\n{rows}".encode("shift_jis"))
+    assert data.load(tmp_path / "u.csv").X["価格"].tolist() == [i * 100.0 for i in range(1, 40)]

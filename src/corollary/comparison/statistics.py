@@ -44,9 +44,8 @@ def interval(scores: Sequence[float], ratio: float) -> tuple[float, float]:
     if J < 2:
         return float("nan"), float("nan")
     deviation = float(np.std(scores, ddof=1))
-    deviation = (
-        deviation if deviation > 1e-12 * np.abs(scores).max() else 0.0
-    )  # scores that differ by rounding are equal
+    if deviation < max(1e-12 * np.abs(scores).max(), 1e-15):  # scores that differ by rounding are equal
+        deviation = 0.0
     return float(student.ppf(0.975, J - 1) * deviation * np.sqrt(1 / J + ratio)), deviation
 
 

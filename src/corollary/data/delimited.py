@@ -9,6 +9,7 @@ decimal sign              a comma if fields such as ``3,14`` say so and commas d
 header                    the first line, unless it looks like the lines below it; the first two if both hold names
 lines above the header    left out if they hold a single field or far fewer than the table has columns, or begin
                           with ``#``; the last of these may be the names
+lines below the table     left out if they hold a single field
 gaps                      empty fields and :data:`GAPS`
 codes                     digits with leading zeros (``01234``) stay text
 ========================  ==============================================================================
@@ -126,7 +127,7 @@ def read_delimited(
         except UnicodeDecodeError:  # a damaged line: in Latin-1 every byte has a meaning
             dialect = replace(dialect, encoding="latin-1")
             frame = _parsed(path, dialect, as_text)
-    _check_widths(frame, path, dialect)
+    frame = _check_widths(frame, path, dialect)
     _check_fields(frame, path)
     return _named_only(frame, dialect, path.name), dialect
 
@@ -268,7 +269,10 @@ def _is_above(row: list[str], usual: int) -> bool:
 
 def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
     """Return the names of the columns, and whether they stand in the first row."""
-    first, below = [field.strip() for field in rows[0]], rows[1:]
+    first, below = (
+        [" ".join(field.split()) for field in rows[0]],
+        rows[1:],
+    )  # a name may stand in several lines
     if first[0].startswith("#"):
         first[0] = first[0].lstrip("# ") or "#"
     if below and all(len(row) == len(first) + 1 and not row[-1].strip() for row in below):
@@ -455,12 +459,24 @@ def _no_table(error: Exception, path: Path, dialect: Dialect) -> ValueError:
     return errors.value("load", f"{path.name} must be a table of one row per line", got)
 
 
-def _check_widths(frame: Any, path: Path, dialect: Dialect) -> None:
-    """Raise if a row is longer or shorter than the first: pandas makes of that an index, or gaps at its end."""
+def _check_widths(frame: Any, path: Path, dialect: Dialect) -> Any:
+    """Raise if a row is longer or shorter than the first: pandas makes of that an index, or gaps at its end.
+
+    Notes below the table, lines of a single field such as its source, are left out, with a word about it.
+    """
     import pandas as pd
 
-    if not isinstance(frame.index, pd.RangeIndex) or frame.iloc[:, -1].isna().any():
-        _check_rows(path, dialect)
+    if isinstance(frame.index, pd.RangeIndex) and not frame.iloc[:, -1].isna().any():
+        return frame
+    notes = _check_rows(path, dialect)
+    if not notes:
+        return frame
+    said = str(frame.iloc[-notes, 0])[:60]
+    text = (
+        f"load: left out {notes} {'lines' if notes > 1 else 'line'} below the table of {path.name}: {said!r}."
+    )
+    warnings.warn(text, errors.CorollaryWarning, stacklevel=6)
+    return frame.iloc[:-notes]
 
 
 def _check_fields(frame: Any, path: Path) -> None:
@@ -471,15 +487,22 @@ def _check_fields(frame: Any, path: Path) -> None:
                 raise field_error(path.name, str(name))
 
 
-def _check_rows(path: Path, dialect: Dialect) -> None:
-    wide = len(dialect.names)
+def _check_rows(path: Path, dialect: Dialect) -> int:
+    """Raise if a row is longer or shorter than the first; return how many notes of a single field stand below the table."""
+    wide, notes = len(dialect.names), []
     with opened(path) as file, _as_text(file, dialect) as text:
         for row, line in _rows(text, dialect.separator, path.name):
             short = dialect.header and len(row) == wide - 1 and not dialect.names[-1]  # the header itself
-            if line > dialect.skip and row and len(row) != wide and not short:
+            if line <= dialect.skip or not row:
+                continue
+            if len(row) == 1 and wide > 2:
+                notes.append(line)
+            elif notes or (len(row) != wide and not short):
                 must = f"every line of {path.name} must have {wide} fields, as the first"
                 do = "Quote fields that hold the separator, or mend that line."
-                raise errors.value("load", must, f"{len(row)} in line {line}", do)
+                got = f"1 in line {notes[0]}" if notes else f"{len(row)} in line {line}"
+                raise errors.value("load", must, got, do)
+    return len(notes)
 
 
 def _named_only(frame: Any, dialect: Dialect, name: str) -> Any:

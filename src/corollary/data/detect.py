@@ -33,7 +33,7 @@ KINDS_OF_COLUMN = {
 }
 _POINT = r"[+-]?(\d+|\d{1,3}([,'  ]\d{3})+|\d{1,2}(,\d{2})+,\d{3})?(\.\d*)?([eE][+-]?\d+)?"
 _COMMA = r"[+-]?(\d+|\d{1,3}([.'  ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?"
-_SIGNS = r"[€$£¥₹%\s\u00a0\u202f]+"
+_SIGNS = r"[€$£¥￥₹₩₽₺₪₫₴฿%\\\s\u00a0\u202f]+"
 _MONEY = r"^(AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|MXN|NOK|PLN|Rs\.?|R\$|SEK|USD|US\$|ZAR)\s*"
 _BOUND = r"^[<>≤≥~≈]=?\s*"
 # Groups of digits that are no thousands: a telephone number.

@@ -179,16 +179,27 @@ def read_table(
     if learned is None:
         as_text = [name for name, kind in (columns or {}).items() if kind in ("category", "text", "id")]
         frame, decimal = read_frame(path, as_text=as_text)
-        frame = _without_total(frame, path.name)
+        frame = _without_total(_without_headers(frame), path.name)
         return as_table(frame, plain_stem(path), target, str(path), columns, decimal)
     as_text = [c["name"] for c in learned if c["kind"] != "number" or c.get("decimal") == ","]
     frame, _ = read_frame(path, as_text=as_text)
     return _as_dataset(frame, plain_stem(path), target, str(path), {})
 
 
+def _without_headers(frame: Any) -> Any:
+    """Return a frame without rows that repeat the names of all columns, as files that were joined end to end have them."""
+    if frame.shape[1] < 2 or any(map(is_numeric, frame.dtypes)):  # such a row leaves no column of numbers
+        return frame
+    first = frame.iloc[:, 0] == str(frame.columns[0])
+    again = first & (frame == [*map(str, frame.columns)]).all(axis=1) if first.any() else first
+    return frame[~again].reset_index(drop=True) if again.any() else frame
+
+
 def _without_total(frame: Any, name: str) -> Any:
     """Return a frame without a last row of sums, which begins with a word such as Total that no other row has; say so."""
-    last = frame.iloc[-1].dropna() if len(frame) > _FEWEST and not all(map(is_numeric, frame.dtypes)) else ()
+    last: Any = (
+        frame.iloc[-1].dropna() if len(frame) > _FEWEST and not all(map(is_numeric, frame.dtypes)) else ()
+    )
     word = last.iloc[0].strip() if len(last) and isinstance(last.iloc[0], str) else ""
     if word.rstrip(" :").lower() not in _TOTALS or (frame[last.index[0]] == last.iloc[0]).sum() > 1:
         return frame
