@@ -19,7 +19,7 @@ from results._showing import fitted
 __all__ = ["BAYES", "banded", "bordered"]
 
 # Steps of the samplers that have a fixed one: small enough that their bias cannot be seen.
-FIXED = {"ULA": 0.02, "SGLD": 0.02, "SGHMC": 0.05}
+FIXED = {"ULA": 0.05, "SGLD": 0.05, "SGHMC": 0.05}
 
 
 def banana(x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def banana(x: Tensor) -> Tensor:
 
 def sampler(name: str) -> Figure:
     """Draw four short chains and the draws of longer ones over the contours of a bent density."""
-    options = {"step_size": FIXED[name]} if name in FIXED else {}
+    options = {"step_size": FIXED[name], "thin": 20} if name in FIXED else {}
     model = getattr(bayes, name)(4, 500, 500, random_state=0, **options)
     model.fit(banana, torch.tensor([[-3.0, 3.5], [3.0, 3.5], [0.0, 2.0], [0.0, -1.0]], dtype=torch.float64))
     draws = np.asarray(model.draws_)
@@ -55,7 +55,8 @@ def banded(entry: catalog.Entry) -> Figure:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-3, -1, 12), rng.uniform(0.5, 3, 14)])[:, None]
     y = np.sin(2 * x[:, 0]) + 0.1 * rng.standard_normal(len(x))
-    model = fitted(entry, x, y)
+    wavy = {"activation": "erf", "bias_std": 1.0, "alpha": 0.01} if entry.chapter == "kernels" else {}
+    model = fitted(entry, x, y, **wavy)
     at = np.linspace(-4.5, 4.5, 300)[:, None]
     mean, std = (np.asarray(part) for part in model.predict(at, return_std=True))
     figure, (axes,) = panels(1, f"{entry.name}: mean and two standard deviations", 6, 3.2)
@@ -98,9 +99,9 @@ def tangent_kernel() -> Figure:
                 nn.init.normal_(last.weight, std=width**-0.5)
             net = nn.Sequential(first, nn.ReLU(), last).double()
             row = theory.ntk.empirical(net, A, A[60:61])[:, 0].detach().numpy()
-            part.plot(angle, row, lw=0.8, color=ACCENT, alpha=0.7)
-        part.set_ylim(0, 1.6)
-        _label(part, "angle", "kernel" if width == 16 else "", f"width {width:,}")
+            part.plot(angle, row / row[60], lw=0.8, color=ACCENT, alpha=0.7)
+        part.set_ylim(-0.1, 1.1)
+        _label(part, "angle", "kernel, 1 at angle 0" if width == 16 else "", f"width {width:,}")
     return figure
 
 
