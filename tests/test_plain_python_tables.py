@@ -1,6 +1,7 @@
 """Tables in plain Python, given to estimators and boards: dicts of columns, lists of dicts, rows with words."""
 
 from collections import namedtuple
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -92,3 +93,28 @@ def test_boards_of_plain_tables():
 def test_the_encoder_takes_them_too():
     reader = data.encoder().fit(NAMED["records"])
     np.testing.assert_array_equal(reader.transform(NAMED["columns"]), reader.transform(FRAME))
+
+
+def test_a_row_of_a_frame_and_rows_with_dates():
+    model = corollary.LogisticRegression().fit(FRAME, LABELS)
+    assert model.predict(FRAME.iloc[6]).tolist() == model.predict(FRAME.iloc[[6]]).tolist()
+    days = [[date(2024, 1, 1 + i), float(i % 6)] for i in range(20)]
+    assert corollary.Ridge().fit(days, range(20)).columns_[0]["kind"] == "date"
+
+
+def test_targets_that_are_none():
+    model = corollary.LogisticRegression()
+    with pytest.raises(ValueError, match="y must have a label for each of 40; got 1 missing, the first at 0"):
+        model.fit(FRAME, [None, *LABELS[1:]])
+    with pytest.raises(ValueError, match="got 1 missing, the first at 0"):
+        model.fit(FRAME, pd.Series([None, *LABELS[1:]]))
+    with pytest.raises(ValueError, match=r"got the string 'colour'. For a column of a frame: fit\(data.load"):
+        model.fit(FRAME, "colour")
+    with pytest.raises(ValueError, match="got the string 'colour'. A column is named by target='colour'"):
+        compare(FRAME, "colour")
+    with pytest.raises(
+        TypeError, match=r"got the string 'a.csv'. Read the file first: fit\(data.load\('a.csv'"
+    ):
+        model.fit("a.csv", LABELS)
+    with pytest.raises(TypeError, match="got an empty dict"):
+        model.fit({}, [])

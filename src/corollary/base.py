@@ -67,7 +67,7 @@ from corollary.roles import (
     roles,
 )
 from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record, Text
-from corollary.validation import SCALE, as_tensor, broke_down, check_count, digest, to_numpy
+from corollary.validation import SCALE, as_tensor, broke_down, check_complete, check_count, digest, to_numpy
 
 __all__ = [
     "Classifier",
@@ -401,6 +401,9 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return X, y
         uses = {"classifier": "classes", "regressor": "numbers"}
         target = next((uses[role] for role in roles(type(self)) if role in uses), None)
+        worded = getattr(getattr(y, "dtype", None), "kind", "O") not in "biufUS"
+        if target is not None and y is not None and worded:
+            check_complete(type(self).__name__, np.asarray(y, dtype=object))
         self.columns_, X = fit_columns(X, names, to_numpy(y), target, known, gaps, self._takes_sparse())
         if note := left_out(self.columns_, type(self).__name__):
             warnings.warn(note, errors.CorollaryWarning, stacklevel=5)
@@ -434,11 +437,19 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _as_frame(self, X: Any) -> tuple[Any, Any]:
         """Return what was given to a model of tables, columns by name and records as a frame, and that frame or None."""
-        frame = as_frame(X, type(self).__name__) if self.input == "table" else None
-        if self.input == "table" and frame is None and isinstance(X, Mapping) and not hasattr(X, "tocsr"):
-            must = "X must be numbers of shape (n, d), a data frame or a dict of columns"
-            got = f"a dict whose {str(next(iter(X), ''))!r} is no column"
-            raise errors.kind(type(self).__name__, must, got, "Make one value per row of it.")
+        if self.input != "table" or hasattr(X, "tocsr"):
+            return X, None
+        name, must = (
+            type(self).__name__,
+            "X must be numbers of shape (n, d), a data frame or a dict of columns",
+        )
+        if isinstance(X, str | Path):
+            do = f"Read the file first: fit(data.load({str(X)!r}, target=...)), or predict(data.load({str(X)!r}))."
+            raise errors.kind(name, must, f"the string {str(X)!r}", do)
+        frame = as_frame(X, name)
+        if frame is None and isinstance(X, Mapping):
+            got = f"a dict whose {str(next(iter(X)))!r} is no column" if X else "an empty dict"
+            raise errors.kind(name, must, got, "Make a list of it, with one value per row.")
         return (X if frame is None else frame), frame
 
     def _takes_sparse(self) -> bool:

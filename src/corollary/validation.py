@@ -140,6 +140,9 @@ def check_target(estimator: Any, X: Any, y: Any, multi_output: bool = False) -> 
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    if isinstance(y, str):
+        do = f"For a column of a frame: fit(data.load(frame, target={y!r}))."
+        raise errors.value(name, "y must have one entry per sample", f"the string {y!r}", do)
     try:
         y = np.asarray(to_numpy(y))
     except ValueError as error:

@@ -1,18 +1,20 @@
 """Tables that people hold in plain Python, as data frames: columns by name, records, rows of words and numbers.
 
-=============================================  ===============================================
+===============================================  ==================================================
 ``{"size": [1, 2], "colour": ["red", "blue"]}``  columns by name
 ``{"size": 1, "colour": "red"}``                 one row
 ``[{"size": 1, "colour": "red"}, ...]``          a row each; a key that is absent is a gap
-``[[1, "red"], [2, None]]``                      rows with words or gaps: ``x0``, ``x1``, ...
+``[[1, "red"], [2, None]]``                      rows with words, dates or gaps: ``x0``, ``x1``, ...
 named tuples, structured arrays                  rows with the names of their fields
 ``numpy`` arrays of strings or objects           as rows
-=============================================  ===============================================
+``frame.iloc[0]``                                one row
+===============================================  ==================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,8 @@ def as_frame(X: Any, owner: str = "load", words: bool = True) -> Any:
         return _by_row(X, owner, words)
     if isinstance(X, np.ndarray):
         return _of_array(X)
+    if hasattr(X, "to_frame") and getattr(X, "index", None) is not None and X.index.inferred_type == "string":
+        return X.to_frame().T.infer_objects()  # a row of a frame
     return frame_of(X)
 
 
@@ -117,10 +121,10 @@ def _by_row(rows: Any, owner: str, words: bool) -> Any:
 
 
 def _beyond_numbers(kinds: set[type]) -> bool:
-    """Whether values are those of a table that no array of numbers can hold: words or gaps, and no containers."""
+    """Whether values are those of a table that no array of numbers can hold: words, dates or gaps, and no containers."""
     if any(issubclass(kind, _CONTAINERS) for kind in kinds):
         return False
-    return any(issubclass(kind, str | type(None)) for kind in kinds)
+    return any(issubclass(kind, str | date | np.datetime64 | type(None)) for kind in kinds)
 
 
 def _of_array(X: np.ndarray) -> Any:

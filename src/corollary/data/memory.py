@@ -232,6 +232,9 @@ def _labelled(X: Any, y: Any, kind: str | None, name: str, cut: bool) -> Dataset
 
 def with_target(dataset: Dataset, y: Any) -> Dataset:
     """Return the data with this target: an array, a list, or one list of labels per sequence."""
+    if isinstance(y, str):
+        must = f"y must have one entry per example ({len(dataset)})"
+        raise errors.value("load", must, f"the string {y!r}", f"A column is named by target={y!r}.")
     uneven = isinstance(y, list | tuple) and len({np.shape(part) for part in y}) > 1
     y = list(y) if uneven else as_array(y)  # labels of the steps of sequences stay a list
     if getattr(y, "ndim", 1) == 0 or len(y) != len(dataset):
