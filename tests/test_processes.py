@@ -130,6 +130,25 @@ def test_a_callback_sees_module_and_optimizer_of_the_workers_and_nothing_is_prin
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_go_on_with_partial_fit(strategy):
+    """They used to begin anew in every call, and to run all epochs."""
+    X, y = rows(), np.arange(120) % 2
+
+    def fitted():
+        plan = corollary.Training(batch_size=40, shuffle=False, learning_rate=0.01)
+        model = corollary.MLPClassifier((4,), training=plan, random_state=0)
+        return model.partial_fit(X, y).partial_fit(X, y)
+
+    with corollary.Run(processes=2, strategy=strategy):
+        shared = fitted()
+    alone = fitted()
+    assert shared.n_iter_ == alone.n_iter_ == len(shared.history_) == 2
+    np.testing.assert_allclose(
+        shared.predict_proba(X), alone.predict_proba(X), rtol=1e-4, atol=1e-5
+    )  # float32
+
+
 class Lost(corollary.GaussianMixture):
     """One of whose processes is killed in the middle of the fit."""
 

@@ -92,13 +92,14 @@ __all__ = [
 
 # Parameters that say how long to go on, not what is fitted: a checkpoint may be resumed with others.
 BUDGET = {"epochs", "max_iter", "max_sweeps", "n_draws", "n_estimators", "n_iter", "n_jobs", "tol", "verbose"}
+# Attributes of ``partial_fit``: which call it is, and the optimisers so far.
+CONTINUATION = ("_going_on", "_optimizer_states")
 ENGINE_ATTRIBUTES = (
     "_skl_callbacks",
     "_callback_fit_ctx",
     "_skl_callbacks_to_teardown",
     "_parent_callback_ctx",
-    "_going_on",
-    "_optimizer_states",
+    *CONTINUATION,
 )
 
 _KIND_CHECKS: dict[str, Any] = {
@@ -242,7 +243,9 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         check_divisible(learner, run, type(self).__name__, run.processes)
         notify = self._notifier(data, self._total(learner)) if hasattr(self, "_skl_callbacks") else None
         told = (*run.callbacks, *((notify,) if notify else ()))
-        work = partial(_fit_share, _bare_copy(self), data, number, begin)
+        model = _bare_copy(self)
+        vars(model).update({name: vars(self)[name] for name in CONTINUATION if name in vars(self)})
+        work = partial(_fit_share, model, data, number, begin)
         result = launch(work, run, learner, type(self).__name__, told)
         learner.restore(result["learner"])
         if result["diverged"]:
