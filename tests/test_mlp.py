@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import log_loss
 from torch import nn
 
 from corollary import MLPClassifier, MLPRegressor, Training
@@ -167,3 +168,20 @@ def test_weights_start_in_glorot_s_range():
     for W in model.coefs_:
         bound = np.sqrt(6 / sum(W.shape))
         assert 0.9 * bound < np.abs(W).max() <= bound + 1e-9
+
+
+def test_many_rows_say_themselves_when_to_stop():
+    """Labels that are nearly noise are learned by heart in 100 epochs; the default stops, and its probabilities are truer."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 12))
+    y = (rng.random(1200) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    stopped = MLPClassifier(random_state=0).fit(X[:600], y[:600])
+    whole = MLPClassifier(training=Training(epochs=100), random_state=0).fit(X[:600], y[:600])
+    few = MLPClassifier(random_state=0).fit(X[:499], y[:499])
+    assert stopped.n_iter_ < whole.n_iter_ == few.n_iter_ == 100
+    assert "validation_loss" in stopped.history_[0]
+    assert "validation_loss" not in whole.history_[0]
+    nll = [log_loss(y[600:], model.predict_proba(X[600:])) for model in (stopped, whole)]
+    assert nll[0] < nll[1] - 0.05
+    once = MLPClassifier(random_state=0).partial_fit(X[:600], y[:600], classes=[0, 1])
+    assert "validation_loss" not in once.history_[0]

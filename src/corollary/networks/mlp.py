@@ -38,9 +38,11 @@ from corollary.losses import REGRESSION, shares
 from corollary.nn.activations import ACTIVATIONS, ALIASES, activation
 from corollary.nn.mlp import MLP
 from corollary.nn.normalisation import NORMS
-from corollary.shapes import Array, Count, Dtype, List
+from corollary.shapes import Array, Count, Dtype, List, Maybe
 
 __all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
+
+ENOUGH = 500  # rows of which a tenth says well enough when to stop
 
 
 # --- equations 2 and 3, for plain layers -----------------------------------------------------------------
@@ -119,7 +121,6 @@ def squared_error(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, 
 
 
 class _BaseMLP(GradientTrained):
-    _training_defaults = {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32}
     _reads_sources = True
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
@@ -132,6 +133,7 @@ class _BaseMLP(GradientTrained):
     _fitted = {
         "dtype_": Dtype(),
         "n_outputs_": Count(1),
+        "n_samples_": Maybe(Count()),
         "coefs_": List(Array(None, None)),
         "intercepts_": List(Array(None)),
     }
@@ -159,6 +161,17 @@ class _BaseMLP(GradientTrained):
     def _test_params(cls) -> dict[str, Any]:
         return {"hidden_layer_sizes": (8,), "training": Training(epochs=60, learning_rate=1e-2)}
 
+    @property
+    def _training_defaults(self) -> dict[str, Any]:
+        """Return what holds where the user says nothing; without a ``training`` a tenth of many rows says when to stop."""
+        alone = self.training is None and "_going_on" not in vars(self)
+        return {
+            "epochs": 100,
+            "learning_rate": 1e-3,
+            "batch_size": 32,
+            "early_stopping": alone and getattr(self, "n_samples_", 0) >= ENOUGH,
+        }
+
     def _module(self) -> MLP:
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)
         options = {"dropout": self.dropout, "norm": self.norm, "residual": self.residual}
@@ -173,6 +186,7 @@ class _BaseMLP(GradientTrained):
         if sizes.size and sizes.min() < 1:
             raise value(type(self).__name__, "hidden_layer_sizes must be positive", tuple(sizes.tolist()))
         self.dtype_ = str(data.X.dtype)
+        self.n_samples_ = len(data.X) if isinstance(data.X, np.ndarray) else 0
 
     def _batches(self, data: Data) -> Any:
         return batches_of(data.X.astype(self.dtype_, copy=False), *self._supervision(data))
@@ -213,7 +227,8 @@ class MLPClassifier(GradientClassifier, _BaseMLP):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
+        epochs without an improvement there are the end.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -307,7 +322,8 @@ class MLPRegressor(GradientRegressor, _BaseMLP):
     quantile : float, default=0.5
         Level of the "quantile" loss.
     training : Training, optional
-        How to descend.
+        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
+        epochs without an improvement there are the end.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
