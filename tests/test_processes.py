@@ -149,6 +149,20 @@ def test_two_processes_go_on_with_partial_fit(strategy):
     )  # float32
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_two_processes_train_a_compiled_network(strategy):
+    X, y = rows(), np.arange(120) % 2
+
+    def fitted(**options):
+        plan = corollary.Training(epochs=2, batch_size=40, **options)
+        return corollary.MLPClassifier((4,), training=plan, random_state=0).fit(X, y).predict_proba(X)
+
+    with corollary.Run(processes=2, strategy=strategy):
+        compiled = fitted(compile="aot_eager")
+    np.testing.assert_allclose(compiled, fitted(), rtol=1e-4, atol=1e-5)  # float32; sums in another order
+
+
 class Lost(corollary.GaussianMixture):
     """One of whose processes is killed in the middle of the fit."""
 

@@ -141,11 +141,14 @@ class GradientLearner:
     def _wrapped(self) -> Any:
         """Return the module as it is called: compiled, and shared between processes."""
         wrapped: Any = self.module
+        fabric = (
+            self.run.fabric
+        )  # comes first: it records how torch.compile is called, to do the same around its wrapper
         if self.training.compile:
             wrapped = torch.compile(wrapped, backend=_backend(self.training.compile))
-        if self.run.fabric is not None and len(self.players) == 1:
+        if fabric is not None and len(self.players) == 1:
             (player,) = self.players
-            wrapped, player.optimizer = self.run.fabric.setup(wrapped, player.optimizer)
+            wrapped, player.optimizer = fabric.setup(wrapped, player.optimizer)
         return wrapped
 
     @property
