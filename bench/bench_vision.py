@@ -45,9 +45,8 @@ def _equal(ours: list[float], peer: list[float]) -> dict[str, float]:
 def resnet18_step(draw: Draw) -> Pair:
     """ResNet-18 training step
 
-    Nearly all the time goes into convolutions. Outputs and inputs' gradients run near the processor's limit on both
-    sides; channels-last memory and Winograd's form of the weights' gradient are what is saved. A processor with
-    wider registers gains more from channels-last.
+    Nearly all the time goes into convolutions, which are torch's on both sides; channels-last memory and one fused update are
+    what is saved.
     """
     from transformers import ResNetConfig, ResNetForImageClassification
 

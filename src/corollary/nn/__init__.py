@@ -14,7 +14,6 @@ _WHERE = {
     "CausalConv1d": "temporal",
     "Chain": "flows",
     "ChebConv": "cheb",
-    "Conv3x3": "convolution",
     "DeepSets": "deep_sets",
     "Dense": "shortcuts",
     "GATConv": "gat",

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import value
-from corollary.nn.convolution import Conv3x3
 from corollary.nn.normalisation import BatchNorm2d
 
 __all__ = [
@@ -83,8 +82,6 @@ class Conv(nn.Sequential):
 def _convolution(n_in: int, n_out: int, kernel: int, stride: int, bias: bool) -> nn.Conv2d:
     if kernel == 1 and stride > 1 and not bias:
         return Pointwise(n_in, n_out, stride)
-    if kernel == 3 and stride == 1 and not bias:
-        return Conv3x3(n_in, n_out)
     return nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2, bias=bias)
 
 
