@@ -22,10 +22,20 @@ __all__ = ["CHECKS", "parts_score"]
 # --- graphs ----------------------------------------------------------------------------------------------
 
 
-def variation(h: Tensor) -> float:
-    """Return the deviation of nodes from their mean, relative to their size."""
-    h = h.detach().float().reshape(len(h), -1)
-    return float((h - h.mean(0)).norm() / h.norm().clamp_min(1e-12))
+def variation(h: Tensor, limits: Tensor) -> float:
+    """Return the part of nodes' states outside of what repeated averages converge to, relative to their size."""
+    h = h.detach().float().cpu().reshape(len(h), -1)
+    return float((h - limits @ (limits.T @ h)).norm() / h.norm().clamp_min(1e-12))
+
+
+def limits_of(graph: Graph) -> Tensor:
+    """Return an orthonormal basis of those limits: equal states, or states as the roots of the degrees or the first eigenvector."""
+    A = torch.from_numpy(np.ascontiguousarray(graph.A)).float()
+    first = torch.ones(len(A))
+    for _ in range(30):
+        first = A @ first
+        first = first / first.norm().clamp_min(1e-12)
+    return torch.linalg.qr(torch.stack([torch.ones(len(A)), (A > 0).float().sum(1).sqrt(), first], 1))[0]
 
 
 def oversmoothing(exam: Exam) -> None:
@@ -38,7 +48,8 @@ def oversmoothing(exam: Exam) -> None:
     hops = _hops(exam, len(graph.x))
     if len(states) < 4 or hops < 3:
         return
-    profile = [variation(c.out) for c in states]
+    limits = limits_of(graph)
+    profile = [variation(c.out, limits) for c in states]
     first, alike = max(profile[:2]), min(profile[len(profile) // 2 :])
     likeness = _likeness(states[-1].out)
     exam.facts["node variation"], exam.facts["hops"], exam.facts["node likeness"] = profile, hops, likeness

@@ -69,10 +69,7 @@ def problem(
         target = np.round(target).astype(int)
     else:
         target = y[counted].astype(np.float64)
-        if target.shape[1] > 1:  # the direction in which the targets vary most
-            centred = target - target.mean(0)
-            target = centred @ np.linalg.svd(centred[: min(len(centred), 500)], full_matrices=False)[2][0]
-        target = target.reshape(len(counted))
+        target = (reader.one_target(target) if target.shape[1] > 1 else target).reshape(len(counted))
     keep = np.isfinite(target) & (target != IGNORED)
     X = reader(samples, counted)
     return Problem(X[keep], target[keep], classes, counted[keep])

@@ -237,7 +237,9 @@ def constant_features(exam: Exam) -> None:
     if not len(still) or len(still) == full.shape[1]:
         return
     rest = np.delete(full, still, axis=1)
-    zero = still[np.abs(full[0, still]) < NEAR_ZERO]
+    lowest = float(full.min())  # the background, which is zero only before pixels are shifted
+    held = full[0, still]
+    zero = still[(np.abs(held) < NEAR_ZERO) | (held <= lowest + NEAR_ZERO * (1 + abs(lowest)))]
     natural = _sparse(rest) or (x.ndim == 2 and _pixels(full))
     counted = np.setdiff1d(still, zero) if natural else still
     if natural and len(zero) and len(zero) > 0.5 * full.shape[1]:
@@ -332,6 +334,8 @@ def overlap(exam: Exam) -> None:
     if a is None or b is None or a.dtype != b.dtype:
         return
     found = np.isin(b, a)
+    if s.valid is s.all_valid:
+        exam.facts["shared rows"] = np.flatnonzero(found)
     share = float(found.mean())
     unique, counts = np.unique(a, return_counts=True)
     repeats = 1 - len(unique) / len(a)  # rows that come again inside the training data
@@ -440,8 +444,10 @@ def independent(X: np.ndarray) -> float:
     With the correlation r between neighbouring rows it is (1 - r) / (1 + r), of the columns' upper quartile of r:
     shifted windows of noise agree in their statistics only.
     """
+    X = X.astype(np.float64)  # in single precision a constant column seems to vary with its mean's rounding
     std = X.std(0)
-    Z = (X - X.mean(0))[:, std > 1e-9] / std[std > 1e-9]
+    varies = std > 1e-6 * (np.abs(X).max(0) + np.median(std))
+    Z = (X - X.mean(0))[:, varies] / std[varies]
     if len(Z) < 10 or not Z.shape[1]:
         return 1.0
     r = float(np.percentile(np.abs((Z[1:] * Z[:-1]).mean(0)), 75))

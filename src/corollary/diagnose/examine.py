@@ -134,7 +134,7 @@ def measurements(exam: Exam) -> dict[str, Any]:
         found["baseline valid score"] = exam.baselines.valid_score
     if exam.__dict__.get("trace") is not None:
         found["layers"] = exam.trace.table()
-    hidden = {"trials", "scale suspected", "untouched"}
+    hidden = {"trials", "scale suspected", "untouched", "shared rows"}
     found["details"] = {k: v for k, v in exam.facts.items() if k not in hidden}
     if exam.lab is not None:
         found["runs"] = {

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Call, Trace, rms, sensitivity
 
 __all__ = ["CHECKS"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
 GROWS = 100.0  # of the derivative by the first steps over that by the last
+BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -153,8 +155,8 @@ def dead_shares(t: Trace) -> list[tuple[str, float, int, float]]:
 
 
 def dead_units(exam: Exam) -> None:
-    """Rectified units that are zero for every row."""
-    t = exam.trace
+    """Rectified units that are zero for every row, beyond those that a usual start has on these data."""
+    t, s = exam.trace, exam.subject
     if t is None:
         return
     shares = dead_shares(t)
@@ -163,25 +165,40 @@ def dead_units(exam: Exam) -> None:
         return
     total = sum(r[2] for r in shares)
     overall = sum(r[1] * r[2] for r in shares) / max(1, total)
-    where, worst, width, depth = max(shares, key=lambda r: r[1])
+    at = max(range(len(shares)), key=lambda i: shares[i][1])
+    where, worst, width, depth = shares[at]
+    if worst <= 0.3:
+        return
     began = None
-    if exam.subject.initial is not None:
-        began = max((r[1] for r in dead_shares(exam.traced(exam.subject.twin("initial")))), default=0.0)
-    exam.facts["dead at the start"] = began
+    if s.initial is not None:
+        began = max((r[1] for r in dead_shares(exam.traced(s.twin("initial")))), default=0.0)
+    usual = _usually_dead(exam)
+    exam.facts["dead at the start"], exam.facts["dead at a usual start"] = began, usual
     said = f"{worst:.0%} of the {width} units of {where or 'a rectified layer'} are zero on all rows"
-    said += "" if began is None else f"; at the start {began:.0%} were"
+    said += f"; with new weights {usual:.0%} are" + ("" if began is None else f", at the start {began:.0%} were")
     well = _does_well(exam)
     sure = 0.0
     if began is not None:
-        if began > 0.3 and worst > 0.3:
+        if began > max(0.3, usual + BEYOND):
             sure = 0.95
-        elif worst > 0.5 and not well:
+        elif worst > max(0.5, usual + BEYOND) and not well:
             sure = 0.5  # died on the way: something else killed them
-    elif worst > 0.5 or overall > 0.4:
+    elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
         sure = (0.85 if depth > 0.5 else 0.5) if not (well and worst < 0.7) else 0.0
     if sure:
         exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in shares], "dead": [r[1] for r in shares]})  # fmt: skip
+
+
+def _usually_dead(exam: Exam) -> float:
+    """Return the largest share of dead units of a layer under new weights, on average: rows that are alike leave half of them dead."""
+    found = []
+    for seed in range(2):
+        with quiet(exam.subject.given):
+            torch.manual_seed(seed)
+            net = exam.subject.twin("new")
+        found.append(max((r[1] for r in dead_shares(exam.traced(net))), default=0.0))
+    return float(np.mean(found))
 
 
 def _does_well(exam: Exam) -> bool:
@@ -256,11 +273,19 @@ def flow(t: Trace) -> list[tuple[str, float, float]]:
 
 def decay(t: Trace) -> float:
     """Return the gradient at the first layer as a share of that at the last one."""
-    sizes = [g for _, _, g in flow(t)]
-    if len(sizes) < 2 or not sizes[-1]:
+    calls = [c for c in t.layers() if c.gradient is not None]
+    if len(calls) < 2 or not rms(calls[-1].gradient):
         return 1.0
-    top = max(sizes[-2:])
-    return min(sizes[0], min(sizes[:2])) / top if top else 1.0
+    top = max(calls[-2:], key=lambda c: rms(c.gradient))
+    low = min(calls[:2], key=lambda c: rms(c.gradient))
+    ratio = rms(low.gradient) / rms(top.gradient)
+    spread = math.sqrt(max(1.0, places(low) / places(top)))  # a mean over places divides the gradient among them
+    return ratio if ratio >= 1 else min(1.0, ratio * spread)
+
+
+def places(c: Call) -> float:
+    """Return how many times a layer's units are there for one row: at pixels or steps."""
+    return c.out.numel() / max(1, len(c.out) * c.units.shape[1])
 
 
 def gradients(exam: Exam) -> None:

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,14 @@ class Samples:
             t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point() and self.n != 2 for t in rest
         )
         return square or sparse or edges
+
+    @property
+    def restores(self) -> bool:
+        """Whether the targets are the inputs themselves, as of an auto-encoder."""
+        x, y = self.x, self.y
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or not y.is_floating_point():
+            return False
+        return x.dtype == y.dtype and x.shape == y.shape and torch.equal(x, y)
 
     @property
     def x(self) -> Any:
@@ -264,6 +272,10 @@ class Subject:
         owner: Any = None,
     ) -> None:
         self.given, self.owner, self.step, self.initial = module, owner, step, initial
+        self.restores = train.restores
+        if self.restores:  # nothing is there to be aligned with: the same as no targets
+            train = replace(train, y=None)
+            valid = None if valid is None else replace(valid, y=None)
         self.settings = settings or Settings()
         self.history = tidy_history(history)
         self.all_train, self.all_valid = train, valid

@@ -92,6 +92,15 @@ class Reader:
         self.train, self.steps_last, self.valid = train, steps_last, valid
         self.words: dict[int, np.ndarray] = {}
         self.directions: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.target: tuple[np.ndarray, np.ndarray] | None = None
+
+    def one_target(self, y: np.ndarray) -> np.ndarray:
+        """Return several targets along the direction in which those seen first, of training, vary most."""
+        if self.target is None:
+            mean = y.mean(0)
+            self.target = mean, np.linalg.svd((y - mean)[:500], full_matrices=False)[2][0]
+        mean, direction = self.target
+        return (y - mean) @ direction
 
     @cached_property
     def _graph(self) -> np.ndarray | None:
