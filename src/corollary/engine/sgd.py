@@ -116,8 +116,9 @@ class GradientLearner:
             if hasattr(part, "attach"):
                 part.attach(self)
         self.hooks = {hook: [part for part in self.regularisers if hasattr(part, hook)] for hook in HOOKS}
-        watched = bool(self.hooks["on_gradient"]) or type(self.rule) not in (Alternating, Plain, Simultaneous)
-        self.whole_gradients = watched  # by more than the optimiser, which may be content with a slice
+        # Whether more than the optimiser looks at the gradients; a sharded optimiser itself needs only its slice.
+        simple = type(self.rule) in (Alternating, Plain, Simultaneous)
+        self.whole_gradients = not simple or bool(self.hooks["on_gradient"])
         self.orders = [part for part in self.regularisers if hasattr(part, "order")]
         self.around = [part for part in self.regularisers if hasattr(part, "around_gradient")]
         self.updating = False
@@ -141,9 +142,8 @@ class GradientLearner:
     def _wrapped(self) -> Any:
         """Return the module as it is called: compiled, and shared between processes."""
         wrapped: Any = self.module
-        fabric = (
-            self.run.fabric
-        )  # comes first: it records how torch.compile is called, to do the same around its wrapper
+        # Fabric comes first: it records how torch.compile is called, to compile again around its own wrapper.
+        fabric = self.run.fabric
         if self.training.compile:
             wrapped = torch.compile(wrapped, backend=_backend(self.training.compile))
         if fabric is not None and len(self.players) == 1:
