@@ -146,14 +146,12 @@ def receptive_field(exam: Exam) -> None:
         return
     if not isinstance(x, Tensor) or s.train.whole:
         return
-    if (
-        isinstance(s.train.y, Tensor)
-        and s.train.y.ndim >= 2
-        and s.task == "classes"
-        and not s.train.y.is_floating_point()
-    ):
-        _field_of_positions(exam)
-        return
+    y = s.train.y
+    if isinstance(y, Tensor) and y.ndim >= 2:
+        numbers = s.task == "regression" and y.shape == x.shape[: y.ndim] and _has_convolution(exam)
+        if (s.task == "classes" and not y.is_floating_point()) or numbers:
+            _field_of_positions(exam)
+            return
     if x.ndim not in (2, 3, 4) or (x.ndim == 2 and x.is_floating_point() and not _has_convolution(exam)):
         return
     rows = s.train if s.train.n <= 128 else s.train.take(np.arange(128))
@@ -182,8 +180,6 @@ def receptive_field(exam: Exam) -> None:
                 where = f"positions {blind[:10].tolist()}"
                 exam.find("receptive-field-too-small", len(seen) - len(blind), said, where=where, sure=0.95)
                 return
-    if _has_convolution(exam):
-        exam.facts["try dilation"] = True
 
 
 def _has_convolution(exam: Exam) -> bool:
@@ -216,8 +212,6 @@ def _field_of_positions(exam: Exam) -> None:
                 f"from those and {wide:.2f} from more"
             )
             exam.find("receptive-field-too-small", sum(field) + 1, said, where="output", sure=0.9)
-    elif y.ndim == 3 and x.ndim == 4:
-        exam.facts["try dilation"] = True
 
 
 def _field_1d(exam: Exam, rows: Any) -> tuple[int, int] | None:
@@ -264,7 +258,7 @@ def _window_score(exam: Exam, field: tuple[int, int]) -> float:
         len(pick), -1
     )
     target = y.numpy()[pick[:, 0], pick[:, 1]]
-    return baselines(Problem(table, target, True, pick[:, 0]), None, 40).gain
+    return baselines(Problem(table, target, s.task == "classes", pick[:, 0]), None, 40).gain
 
 
 def _graph_field(exam: Exam, graph: Graph) -> None:

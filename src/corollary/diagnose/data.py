@@ -14,6 +14,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
+from corollary.diagnose.arithmetic import overflow
 from corollary.diagnose.baselines import scaled
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import IGNORED, Samples, main_output, quiet
@@ -61,56 +62,6 @@ def not_finite(exam: Exam) -> None:
                 "not-finite-data", count / t.numel(), said, where=where, evidence={"rows": rows[:50].tolist()}
             )
             return
-
-
-def overflow(exam: Exam) -> None:
-    """Finite inputs and weights whose output, loss or gradient is not finite; or weights that became so."""
-    s = exam.subject
-    if s.net is None or s.output is None or exam.has("not-finite-data"):
-        return
-    weights = [p for p in s.net.parameters() if p.is_floating_point()]
-    broken = [n for n, p in s.net.named_parameters() if not bool(torch.isfinite(p).all())]
-    if broken:
-        net = s.twin("initial" if s.initial is not None else "new")
-        half = any(p.dtype in (torch.float16, torch.bfloat16) for p in weights)
-        if s.initial is not None and half:
-            net = net.to(next(p.dtype for p in weights))
-        share, what = _unfit(exam, net)
-        if share > 0:
-            said = f"the weights are not finite, and from {'their start' if s.initial is not None else 'new ones'} {what} too"
-            exam.find("overflow", share, said, where=broken[0])
-        else:
-            said = f"{len(broken)} parameters are NaN or infinite, though data and start are not: the descent diverged"
-            exam.find("learning-rate-too-large", float("inf"), said, where=broken[0], severity="error")
-        exam.facts["weights broken"] = True
-        return
-    share, what = _unfit(exam, s.net)
-    if share > 0:
-        exam.find("overflow", share, f"{what}, though data and weights are finite")
-
-
-def _unfit(exam: Exam, net: Any) -> tuple[float, str]:
-    """Return the share of rows whose output or loss is not finite, and what it was."""
-    s = exam.subject
-    with torch.no_grad(), quiet(net):
-        for part, samples in (("training", s.train), ("validation", s.valid)):
-            if samples is None:
-                continue
-            out = s.call(net.eval(), samples)
-            z = main_output(out)
-            bad = ~torch.isfinite(z.reshape(len(z), -1)).all(1) if z.ndim else ~torch.isfinite(z)[None]
-            if bool(bad.any()):
-                return float(bad.float().mean()), f"the output of {int(bad.sum())} {part} rows is not finite"
-            loss = s.loss(net, samples)
-            if not bool(torch.isfinite(loss)):
-                return 1.0, f"the {part} loss is {float(loss)}"
-    if exam.subject.net is net:
-        with torch.enable_grad():
-            gradients = exam.traced(net).gradients
-        for name, g in gradients.items():
-            if g is not None and not bool(torch.isfinite(g).all()):
-                return float((~torch.isfinite(g)).float().mean()), f"the gradient of {name} is not finite"
-    return 0.0, ""
 
 
 # --- scales ----------------------------------------------------------------------------------------------

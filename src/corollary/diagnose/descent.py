@@ -24,6 +24,8 @@ from corollary.diagnose.trace import rms
 __all__ = ["CHECKS"]
 
 SECONDS = 0.35  # of one run
+ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
+ENDED = 1e-2  # of the rate, below which a schedule has ended the descent
 GOOD = 1e-3  # Adam's rate that suits most
 
 
@@ -230,8 +232,9 @@ def interventions(exam: Exam) -> None:
         "not-finite-data", "overflow", "detached-parameters", "symmetric-initialisation", "wrong-loss"
     ):
         return
-    if s.criterion.task == "density" and not s.criterion.was_given:
-        return
+    generates = s.criterion.task == "density" or hasattr(s.net, "sample")
+    if generates and s.train.y is None and not s.criterion.was_given:
+        return  # by what loss it was trained is not known
     trials = exam.facts.setdefault("trials", Trials(exam))
     state = weights_state(exam)
     exam.facts["weights"] = vars(state)
@@ -250,10 +253,34 @@ def interventions(exam: Exam) -> None:
     odd = max(abnormal(exam).values(), default=0.0)
     if room.well(exam) and not room.matters(good, 0.2) and odd < 0.9:
         return  # nothing is left that a better descent would gain
+    if s.settings.cut < ENDED and _ended_early(exam, trials, room):
+        return
     if s.settings.learning_rate is not None or s.settings.batch_size is not None:
         _with_settings(exam, trials, room, state)
     else:
         _without_settings(exam, trials, room, state)
+
+
+def _ended_early(exam: Exam, trials: Trials, room: Room) -> bool:
+    """Whether a schedule has ended the descent far above what the rate that it began with still reaches."""
+    constant = room.constant if math.isfinite(room.constant) else abs(room.loss)
+    losses = exam.subject.history.get("loss", np.zeros(0))
+    losses = losses[np.isfinite(losses)]
+    half = losses[len(losses) // 2 :]
+    falls = len(half) >= 2 and half[0] - half[-1] > 0.05 * constant  # then it was not over by then
+    if falls or room.well(exam) or room.loss < 0.5 * constant:
+        return False
+    control = trials.run("control, rate of the beginning", steps=3 * trials.steps)
+    if not room.matters(control, 0.25):
+        return False
+    s = exam.subject.settings
+    said = (
+        f"the schedule has cut the rate to {s.cut:.1e} of its {s.learning_rate:g}, and the loss stands at {room.loss:.3g}; "
+        f"at the rate of the beginning it is {control.loss:.3g} after {control.steps} steps"
+    )
+    exam.find("learning-rate-too-small", s.cut * s.learning_rate, said, where="schedule", sure=0.9,
+              repair={"learning_rate": s.learning_rate})  # fmt: skip
+    return True
 
 
 @dataclass
@@ -343,10 +370,21 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
         _say(exam, best, votes[best], gains.get(best, 0.0), room, runs.get(best), control)
         if room.matters(runs[best], 0.25) and _closes(room, runs[best], trials) > 0.6:
             _demote(exam)
+        if best == "weight-decay-too-large" and odd.get("dropout-too-large", -1.0) > ODD:
+            _dropout_too(exam, trials, room)
         second = sorted(votes, key=lambda c: -votes[c])[1:2]
         for c in second:
             if votes[c] > 0.8 and odd.get(c, -1) > 0.5:
                 _say(exam, c, votes[c], gains.get(c, 0.0), room, runs.get(c), control, sure=0.6)
+
+
+def _dropout_too(exam: Exam, trials: Trials, room: Room) -> None:
+    """Whether dropout hinders as well: from weights that decay has shrunk no run tells, so both begin anew without it."""
+    start = "initial" if exam.subject.initial is not None else "new"
+    kept = trials.run("anew without decay", start, weight_decay=0.0)
+    none = trials.run("anew without decay and dropout", start, weight_decay=0.0, dropout=0.0)
+    if math.isfinite(kept.loss) and none.loss < 0.7 * kept.loss:
+        _say(exam, "dropout-too-large", 1.0, 0.0, room, none, kept)
 
 
 def _scan(trials: Trials, way: str, rate: float, least: float) -> Result:

@@ -240,12 +240,30 @@ def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
             return
     exam.facts["loss of right, none, wrong"] = [good, flat, bad]
     slack = 1e-6 * (1 + abs(flat))
-    if good > bad - slack or good > flat + slack:
+    if (good > bad - slack or good > flat + slack) and not (s.task == "regression" and _rewards(exam, z, y)):
         said = (
             f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
             "it does not reward being right"
         )
         exam.find("wrong-loss", good - bad, said, where="loss")
+
+
+def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """Whether the outputs that minimise a loss of numbers rise with the targets: they may be their logarithms."""
+    free = torch.zeros_like(z).requires_grad_(True)
+    descent = torch.optim.Adam([free], 0.1)
+    with torch.enable_grad():
+        for _ in range(100):
+            descent.zero_grad()
+            loss = exam.subject.criterion(free, y)
+            if not loss.requires_grad or not bool(torch.isfinite(loss)):
+                return False
+            loss.backward()
+            descent.step()
+    a, b = free.detach().reshape(-1).numpy(), y.reshape(-1).float().numpy()
+    rank = lambda v: v.argsort().argsort()  # noqa: E731
+    distinct = len(np.unique(b)) > 1 and float(a.std()) > 1e-6
+    return bool(distinct and np.corrcoef(rank(a + 1e-9 * b), rank(b))[0, 1] > 0.9)
 
 
 def _broadcast(exam: Exam, z: Tensor, y: Tensor) -> None:

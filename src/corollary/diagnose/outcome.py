@@ -18,6 +18,7 @@ from corollary.diagnose.graph import _fine
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.subject import main_output, quiet
 from corollary.diagnose.tables import dense
+from corollary.diagnose.widening import wider_view
 
 __all__ = ["CHECKS"]
 
@@ -79,7 +80,7 @@ def overfit(exam: Exam) -> None:
     exam.facts["gap"] = {"score": gap, "loss": worse, "turned": turned, "beaten": beaten}
     if exam.has("distribution-shift", "train-test-overlap", "no-signal", "misaligned-labels") and gap > 0.1:
         exam.facts["gap explained"] = True
-    significant = gap > max(0.12, 2.5 * error)
+    significant = gap > max(0.12, 2.5 * error) and train > chance  # nothing was learned by heart otherwise
     if significant and (turned > 1.2 or beaten or worse > 0.4 or gap > 0.3):
         said = f"training score {train:.3f} and loss {a:.3g}, validation {valid:.3f} and {b:.3g}"
         said += f"; the validation loss is {turned:.2f} times its best" if turned > 1.05 else ""
@@ -130,6 +131,8 @@ def miscalibrated(exam: Exam) -> None:
     inside, inside_noise, *_ = expected_error(c, a == b)
     exam.facts["calibration error on training rows"] = inside
     limit = 0.08 + 1.2 * noise
+    if over < 0 and float(confidence.mean()) > _asked(s, zt) - 0.1:
+        return  # as sure as its loss wants it to be
     if error > limit and abs(over) > 0.06:
         own = inside > 0.06 + inside_noise
         text = (
@@ -138,6 +141,21 @@ def miscalibrated(exam: Exam) -> None:
         )
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
+
+
+def _asked(s: Any, z: Tensor) -> float:
+    """Return the confidence in right answers that the user's loss rewards most: below one under label smoothing."""
+    if not s.criterion.custom or s.task != "classes" or z.ndim != 2 or z.shape[1] < 2:
+        return 1.0
+    k = z.shape[1]
+    y = torch.arange(k, device=z.device)
+    sizes = torch.linspace(0.5, 15, 59)
+    try:
+        losses = [float(s.criterion(size * torch.eye(k, device=z.device), y)) for size in sizes]
+    except (RuntimeError, ValueError, TypeError):
+        return 1.0
+    best = float(sizes[int(np.argmin(losses))])
+    return math.exp(best) / (math.exp(best) + k - 1)
 
 
 # --- small changes ---------------------------------------------------------------------------------------
@@ -347,4 +365,4 @@ def _coverage(a: np.ndarray, b: np.ndarray, k: int = 5) -> float:
     return float((near <= radii).mean())
 
 
-CHECKS = (posterior_collapse, mode_collapse, overfit, miscalibrated, fragile, capacity)
+CHECKS = (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity)

@@ -13,7 +13,7 @@ ODD = 0.25  # decades beyond the usual from which a known setting counts as a fa
 # What a cause brings about by itself: such a finding is kept as a note of the first, not as an alarm of its own.
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "not-finite-data": ("overflow", "learning-rate-too-large", "no-signal"),
-    "overflow": ("learning-rate-too-large", "exploding-gradient"),
+    "overflow": ("learning-rate-too-large", "exploding-gradient", "dead-units"),
     "unscaled-inputs": (
         "saturated-units", "dead-units", "exploding-gradient", "learning-rate-too-large", "learning-rate-too-small",
         "batch-too-small", "adversarially-fragile", "capacity-too-small",

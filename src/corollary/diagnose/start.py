@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
-from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, Call, Trace, rms, sensitivity
+from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, WEIGHTED, Call, Trace, rms, sensitivity
 
 __all__ = ["CHECKS"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
 GROWS = 100.0  # of the derivative by the first steps over that by the last
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
+GROWN = 30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -111,16 +112,17 @@ def _alike_responses(exam: Exam) -> None:
         z = (h - h.mean(0)) / h.std(0)
         R = (z.T @ z / len(z)).abs()
         R.fill_diagonal_(0)
-        found.append(
-            (float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, len(R))
-        )
+        before = next((w.where for w in reversed(t.calls[: t.calls.index(c)]) if w.name in WEIGHTED), c.where)
+        found.append((float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, before))
     exam.facts["alike responses"] = [f[0] for f in found]
     weights = dict(_matrices(exam.subject.net))
-    for share, where, _ in found:
-        W = next((w for n, w in weights.items() if n.rpartition(".")[0] == where), None)
+    for share, where, before in found:
+        W = next((w for n, w in weights.items() if n.rpartition(".")[0] == before), None)
         if share > 0.8 and not exam.has("unscaled-inputs"):
             rows = None if W is None else W.reshape(len(W), -1)
-            if rows is not None and rows.shape[1] >= 4:
+            if rows is not None:
+                if rows.shape[1] < 4:
+                    continue  # of one or two inputs all units say much the same
                 unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
                 if float((unit @ unit.T).abs().median()) < 0.95:
                     continue
@@ -221,20 +223,21 @@ def flat_share(t: Trace) -> list[tuple[str, float, float]]:
 
 
 def saturated(exam: Exam) -> None:
-    """Sigmoid or tanh units at their ends."""
-    t = exam.trace
+    """Sigmoid or tanh units, and gates of recurrent cells, at their ends."""
+    t, s = exam.trace, exam.subject
     if t is None:
         return
-    shares = flat_share(t)
+    shares = flat_share(t) + flat_cells(s.net, t)
     if not shares:
-        _saturated_cells(exam)
         return
     exam.facts["saturated"] = shares
     where, worst, _ = max(shares, key=lambda r: r[1])
     began = None
-    if exam.subject.initial is not None:
+    if s.initial is not None:
         try:
-            began = max((d for _, d, _ in flat_share(exam.traced(exam.subject.twin("initial")))), default=0.0)
+            net = s.twin("initial")
+            first = exam.traced(net)
+            began = max((r[1] for r in flat_share(first) + flat_cells(net, first)), default=0.0)
         except Exception:
             began = None
     exam.facts["saturated at the start"] = began
@@ -248,19 +251,35 @@ def saturated(exam: Exam) -> None:
                   repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
 
 
-def _saturated_cells(exam: Exam) -> None:
-    """Plain recurrent cells whose state is at the ends."""
-    t = exam.trace
-    for c in t.calls if t is not None else []:
-        if c.name != "rnn_tanh":
+def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:
+    """Return the same for the first layer of recurrent modules: torch computes their gates where no call is seen."""
+    found, parts = [], dict(net.named_modules())
+    for c in t.calls:
+        cell = parts.get(c.where)
+        if c.name not in ("lstm", "gru", "rnn_tanh") or not isinstance(cell, nn.RNNBase) or c.entered.ndim != 3:
             continue
-        share = float((c.out.detach().abs() > FLAT).float().mean())
-        exam.facts["saturated"] = [(c.where, share, 0.0)]
-        if share > 0.5 and not _does_well(exam):
-            said = f"{share:.0%} of the states of {c.where} are at an end, where the slope is below 0.02"
-            exam.find(
-                "saturated-units", share, said, where=c.where, sure=0.85, repair={"initialise": "xavier"}
-            )
+        h = gates(cell, c.entered.detach().float())
+        found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))
+    return found
+
+
+def gates(cell: nn.RNNBase, x: Tensor) -> Tensor:
+    """Return the gates of a cell's first layer over the steps, scaled to -1 to 1."""
+    first = type(cell)(cell.input_size, cell.hidden_size, bias=cell.bias, batch_first=cell.batch_first)
+    own = cell.state_dict()
+    first.load_state_dict({n: own[n].float().cpu() for n in first.state_dict()})
+    x = x.cpu()
+    with torch.no_grad():
+        states = first(x)[0]
+        steps = 1 if cell.batch_first else 0
+        before = torch.cat([torch.zeros_like(states.narrow(steps, 0, 1)), states.narrow(steps, 0, x.shape[steps] - 1)], steps)
+        a = nn.functional.linear(x, first.weight_ih_l0, first.bias_ih_l0 if cell.bias else None)
+        a = a + nn.functional.linear(before, first.weight_hh_l0, first.bias_hh_l0 if cell.bias else None)
+    if isinstance(cell, nn.RNN):
+        return a.tanh()
+    width, new = cell.hidden_size, 2  # the third block of both kinds of cell is the new value, under a tanh
+    inner = torch.arange(a.shape[-1]) // width == new
+    return torch.where(inner, a.tanh(), 2 * a.sigmoid() - 1)
 
 
 # --- flow ------------------------------------------------------------------------------------------------
@@ -337,11 +356,21 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
         or (growth > 1e4 and max(sizes) > 1e3)
         or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
+        or _swamped(exam, rows, growth)
     ):
         value = max(*seen, growth)
         said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
         exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:
+    """Whether signals that grow from layer to layer make outputs so large that a constant answer would be far better."""
+    from corollary.diagnose.descent import level
+
+    constant, loss = level(exam), exam.performance.get("train loss", float("nan"))
+    deep = len(rows) >= 5 and growth > GROWN and not exam.has("unscaled-inputs", "unscaled-targets")
+    return deep and math.isfinite(constant) and loss > GROWN * constant
 
 
 def _steps(exam: Exam) -> None:

@@ -179,6 +179,7 @@ class Settings:
     trained: set[int] | None = None  # ids of the parameters that the optimiser holds
     steps: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    cut: float = 1.0  # what a schedule has left of the rate, which is the one before it
 
     @classmethod
     def of(cls, optimizer: Any, batch_size: Any) -> Settings:
@@ -192,7 +193,7 @@ class Settings:
             )
         name = type(optimizer).__name__.lower()
         first = groups[0]
-        rates = [float(g.get("initial_lr", g["lr"])) if g["lr"] == 0 else float(g["lr"]) for g in groups]
+        rates = [float(max(g["lr"], g.get("initial_lr", 0.0))) for g in groups]
         steps = [int(s["step"]) for s in optimizer.state.values() if "step" in s]
         return cls(
             name,
@@ -204,6 +205,7 @@ class Settings:
             {id(p) for g in groups for p in g["params"]},
             max(steps) if steps else None,
             {k: first[k] for k in ("betas", "eps", "nesterov", "alpha") if k in first},
+            max(float(g["lr"]) for g in groups) / max(*rates, 1e-300),
         )
 
 
