@@ -148,7 +148,9 @@ class Exam:
                     from corollary.diagnose.subject import _kept
 
                     out, target = _kept(out, keep), target[keep]
-                found[f"{name} score"], found[f"{name} chance"] = quality(main_output(out), target, s.task)
+                found[f"{name} score"], found[f"{name} chance"] = quality(
+                    s.criterion.answers(main_output(out)), target, s.task
+                )
                 found[f"{name} loss"] = float(s.criterion(out, target))
         return found
 

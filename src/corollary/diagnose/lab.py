@@ -99,7 +99,7 @@ class Lab:
                 out, target = _kept(out, keep), target[keep]
                 z = main_output(out)
             loss = float(self.subject.criterion(out, target))
-            score, _ = quality(z, target, self.subject.task)
+            score, _ = quality(self.subject.criterion.answers(z), target, self.subject.task)
         net.train(was)
         return loss, score
 

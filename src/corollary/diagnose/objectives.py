@@ -41,6 +41,7 @@ class Criterion:
     task: str
     function: Callable[..., Any] | None = None  # the user's own, called as it stands
     was_given: bool = False
+    logarithms: bool = False  # whether outputs are logarithms of answers, as for counts
 
     @property
     def custom(self) -> bool:
@@ -64,6 +65,10 @@ class Criterion:
             return z.float().square().mean()
         z, target = aligned(self.name, z, target)
         return named(self.name, z, target)
+
+    def answers(self, z: Any) -> Any:
+        """Return outputs on the scale of the targets."""
+        return z.float().exp() if self.logarithms and isinstance(z, Tensor) else z
 
     def each(self, out: Any, target: Any) -> Tensor | None:
         """Return one loss per sample, where the loss has a name."""

@@ -23,6 +23,7 @@ from corollary.diagnose.widening import wider_view
 __all__ = ["CHECKS"]
 
 
+SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 FRAGILE = 0.3  # of the way half to the nearest other class: sound classifiers keep more than 0.4 of it
 
 
@@ -131,7 +132,8 @@ def miscalibrated(exam: Exam) -> None:
     inside, inside_noise, *_ = expected_error(c, a == b)
     exam.facts["calibration error on training rows"] = inside
     limit = 0.08 + 1.2 * noise
-    if over < 0 and float(confidence.mean()) > _asked(s, zt) - 0.1:
+    asked = _asked(s, zt)
+    if over < 0 and SMOOTHED < asked < float(confidence.mean()) + 0.1:
         return  # as sure as its loss wants it to be
     if error > limit and abs(over) > 0.06:
         own = inside > 0.06 + inside_noise
