@@ -292,7 +292,7 @@ def overlap(exam: Exam) -> None:
     repeats = 1 - len(unique) / len(a)  # rows that come again inside the training data
     inside = float(counts[counts > 1].sum() / len(a))
     exam.facts["overlap"], exam.facts["repeats"] = share, inside
-    expected = inside if _few_values(train) else 0.0  # real numbers do not repeat by chance
+    expected = inside if _few_values(train) and _by_chance(train, inside) else 0.0  # real numbers do not repeat by chance
     extra = share - expected
     error = 3 * np.sqrt(max(expected * (1 - expected), 1e-6) / len(b))
     discrete = inside > 0.02
@@ -317,6 +317,19 @@ def _few_values(samples: Samples) -> bool:
     distinct = len(np.unique(flat, axis=0))
     values = np.sort([len(np.unique(column)) for column in flat[:, :200].T])[::-1]
     return bool(values[0] < max(12, 0.2 * distinct))
+
+
+def _by_chance(samples: Samples, repeats: float) -> bool:
+    """Whether rows with such columns repeat as often as these do: the chance that two agree in all columns.
+
+    Columns are taken as independent; that those of real data hang together may make it a thousand times larger.
+    """
+    x = samples.x
+    if not isinstance(x, Tensor):
+        return True
+    flat = dense(x[:2000]).reshape(min(len(x), 2000), -1)
+    agree = [np.log(np.square(np.unique(c, return_counts=True)[1] / len(c)).sum()) for c in flat.T]
+    return bool(1000 * samples.n * np.exp(np.sum(agree)) > repeats)
 
 
 def _near_copies(exam: Exam) -> None:
