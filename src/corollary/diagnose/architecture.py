@@ -29,7 +29,7 @@ def variation(h: Tensor, limits: Tensor) -> float:
 
 
 def limits_of(graph: Graph) -> Tensor:
-    """Return an orthonormal basis of those limits: equal states, or states as the roots of the degrees or the first eigenvector."""
+    """Return a basis of those limits: equal states, states as the roots of the degrees, and the first eigenvector."""
     A = torch.from_numpy(np.ascontiguousarray(graph.A)).float()
     first = torch.ones(len(A))
     for _ in range(30):

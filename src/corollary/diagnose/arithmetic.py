@@ -82,9 +82,7 @@ def _broken(exam: Exam, broken: list[str]) -> None:
         said = f"the weights are not finite, and from {start} the loss becomes so without ever rising"
         exam.find("overflow", 1.0, said, where=broken[0])
     else:
-        said = (
-            f"{len(broken)} parameters are NaN or infinite, though data and start are not: the descent diverged"
-        )
+        said = f"{len(broken)} parameters are NaN or infinite, though data and start are not: the descent diverged"
         exam.find("learning-rate-too-large", float("inf"), said, where=broken[0], severity="error")
 
 

@@ -5,8 +5,6 @@ What needs a model to be seen (leaks, noise, missing signal, imbalance) is in ``
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from scipy.stats import ks_2samp
@@ -17,7 +15,7 @@ from torch import Tensor
 from corollary.diagnose.arithmetic import overflow
 from corollary.diagnose.baselines import scaled
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.subject import IGNORED, Samples, main_output, quiet
+from corollary.diagnose.subject import IGNORED, Samples
 from corollary.diagnose.tables import dense
 from corollary.diagnose.trace import NORMS, WEIGHTED
 
@@ -292,7 +290,9 @@ def overlap(exam: Exam) -> None:
     repeats = 1 - len(unique) / len(a)  # rows that come again inside the training data
     inside = float(counts[counts > 1].sum() / len(a))
     exam.facts["overlap"], exam.facts["repeats"] = share, inside
-    expected = inside if _few_values(train) and _by_chance(train, inside) else 0.0  # real numbers do not repeat by chance
+    expected = (
+        inside if _few_values(train) and _by_chance(train, inside) else 0.0
+    )  # real numbers do not repeat by chance
     extra = share - expected
     error = 3 * np.sqrt(max(expected * (1 - expected), 1e-6) / len(b))
     discrete = inside > 0.02

@@ -95,7 +95,13 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
         return bool(kstest((v[:2000].numpy() / bound + 1) / 2, "uniform").pvalue > 1e-3)
     if isinstance(module, nn.Embedding):
         if module.padding_idx is not None:
-            v = torch.cat([p[: module.padding_idx], p[module.padding_idx + 1 :]]).detach().float().ravel().cpu()
+            v = (
+                torch.cat([p[: module.padding_idx], p[module.padding_idx + 1 :]])
+                .detach()
+                .float()
+                .ravel()
+                .cpu()
+            )
         return bool(kstest(v[:2000].numpy(), "norm").pvalue > 1e-3) if len(v) >= 16 else None
     if isinstance(module, (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)):
         return bool((v == (1.0 if kind == "weight" else 0.0)).all())

@@ -339,7 +339,9 @@ def _noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess: np.
     p = base.problem
     n = len(p.y)
     v = base.valid_problem
-    new = np.zeros(0, int) if v is None else np.flatnonzero(~np.isin(v.rows, exam.facts.get("shared rows", [])))
+    new = (
+        np.zeros(0, int) if v is None else np.flatnonzero(~np.isin(v.rows, exam.facts.get("shared rows", [])))
+    )
     if base.valid and len(new) >= 30:  # rows that are in both parts are known, not foreseen
         compare = _cleaner if p.classes else _nearer
         held, valid, share, suspicious = compare(base, name, new)

@@ -21,7 +21,9 @@ __all__ = ["CHECKS"]
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
 GROWS = 100.0  # of the derivative by the first steps over that by the last
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
-GROWN = 30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
+GROWN = (
+    30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
+)
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -113,7 +115,9 @@ def _alike_responses(exam: Exam) -> None:
         R = (z.T @ z / len(z)).abs()
         R.fill_diagonal_(0)
         before = next((w.where for w in reversed(t.calls[: t.calls.index(c)]) if w.name in WEIGHTED), c.where)
-        found.append((float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, before))
+        found.append(
+            (float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, before)
+        )
     exam.facts["alike responses"] = [f[0] for f in found]
     weights = dict(_matrices(exam.subject.net))
     for share, where, before in found:
@@ -177,7 +181,9 @@ def dead_units(exam: Exam) -> None:
     usual = _usually_dead(exam)
     exam.facts["dead at the start"], exam.facts["dead at a usual start"] = began, usual
     said = f"{worst:.0%} of the {width} units of {where or 'a rectified layer'} are zero on all rows"
-    said += f"; with new weights {usual:.0%} are" + ("" if began is None else f", at the start {began:.0%} were")
+    said += f"; with new weights {usual:.0%} are" + (
+        "" if began is None else f", at the start {began:.0%} were"
+    )
     well = _does_well(exam)
     sure = 0.0
     if began is not None:
@@ -193,7 +199,7 @@ def dead_units(exam: Exam) -> None:
 
 
 def _usually_dead(exam: Exam) -> float:
-    """Return the largest share of dead units of a layer under new weights, on average: rows that are alike leave half of them dead."""
+    """Return the largest share of a layer that is dead under new weights: rows that are alike leave half of it dead."""
     found = []
     for seed in range(2):
         with quiet(exam.subject.given):
@@ -256,7 +262,11 @@ def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:
     found, parts = [], dict(net.named_modules())
     for c in t.calls:
         cell = parts.get(c.where)
-        if c.name not in ("lstm", "gru", "rnn_tanh") or not isinstance(cell, nn.RNNBase) or c.entered.ndim != 3:
+        if (
+            c.name not in ("lstm", "gru", "rnn_tanh")
+            or not isinstance(cell, nn.RNNBase)
+            or c.entered.ndim != 3
+        ):
             continue
         h = gates(cell, c.entered.detach().float())
         found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))
@@ -272,7 +282,9 @@ def gates(cell: nn.RNNBase, x: Tensor) -> Tensor:
     with torch.no_grad():
         states = first(x)[0]
         steps = 1 if cell.batch_first else 0
-        before = torch.cat([torch.zeros_like(states.narrow(steps, 0, 1)), states.narrow(steps, 0, x.shape[steps] - 1)], steps)
+        before = torch.cat(
+            [torch.zeros_like(states.narrow(steps, 0, 1)), states.narrow(steps, 0, x.shape[steps] - 1)], steps
+        )
         a = nn.functional.linear(x, first.weight_ih_l0, first.bias_ih_l0 if cell.bias else None)
         a = a + nn.functional.linear(before, first.weight_hh_l0, first.bias_hh_l0 if cell.bias else None)
     if isinstance(cell, nn.RNN):
@@ -298,7 +310,9 @@ def decay(t: Trace) -> float:
     top = max(calls[-2:], key=lambda c: rms(c.gradient))
     low = min(calls[:2], key=lambda c: rms(c.gradient))
     ratio = rms(low.gradient) / rms(top.gradient)
-    spread = math.sqrt(max(1.0, places(low) / places(top)))  # a mean over places divides the gradient among them
+    spread = math.sqrt(
+        max(1.0, places(low) / places(top))
+    )  # a mean over places divides the gradient among them
     return ratio if ratio >= 1 else min(1.0, ratio * spread)
 
 

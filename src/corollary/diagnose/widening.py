@@ -23,7 +23,10 @@ __all__ = ["wider_view"]
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CLEAR = 0.15  # of what is possible, gained on held-out rows: other draws of one net differ by less
 REACH = 12  # places that a widened net sees at least
-RATE, LONGER = 5 * GOOD, 3  # a rate at which small convolutional nets learn, and how much longer than other runs
+RATE, LONGER = (
+    5 * GOOD,
+    3,
+)  # a rate at which small convolutional nets learn, and how much longer than other runs
 
 
 def wider_view(exam: Exam) -> None:
@@ -34,7 +37,9 @@ def wider_view(exam: Exam) -> None:
     settled = any(sure >= 0.75 for sure in exam.sure.values())
     chance = exam.performance.get("train chance", 0.0)
     score = exam.valid_score if math.isfinite(exam.valid_score) else exam.score
-    fine = _fine(exam) and score > chance + CLEAR * (1 - chance)  # as good as others, and not because none can
+    fine = _fine(exam) and score > chance + CLEAR * (
+        1 - chance
+    )  # as good as others, and not because none can
     if settled or fine or not any(isinstance(m, KINDS) for m in s.net.modules()):
         return
     trials = exam.facts.setdefault("trials", Trials(exam))
