@@ -28,6 +28,7 @@ from corollary.engine.training import Training
 from corollary.gradient import GradientClassifier, GradientTagger
 from corollary.losses import CrossEntropy
 from corollary.nn.deep_sets import set_pool
+from corollary.nn.normalisation import BatchNorm1d
 from corollary.sequences.common import in_batches
 from corollary.sets.common import BaseSets
 
@@ -36,12 +37,32 @@ __all__ = ["PointNet", "PointNetSegmenter", "PointNetwork", "TNet"]
 POINTS = 2**14  # points predicted at a time
 
 
-def _shared(widths: Sequence[int]) -> nn.Sequential:
+class PointNorm(BatchNorm1d):
+    """Batch normalisation over the points of all clouds (b, m, width), or over clouds (b, width); padding does not count."""
+
+    def forward(self, x: Tensor, inside: Tensor | None = None) -> Tensor:
+        """Return the normalised features; ``inside`` (b, m) says which points are there."""
+        if self.training and inside is not None:
+            out = torch.zeros_like(x)
+            out[inside] = super().forward(x[inside])
+            return out
+        return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
+
+
+class Shared(nn.Module):
     """The same layers for every point."""
-    layers: list[nn.Module] = []
-    for a, b in zip(widths[:-1], widths[1:]):
-        layers += [nn.Linear(a, b), nn.LayerNorm(b), nn.ReLU()]
-    return nn.Sequential(*layers)
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:]))
+        self.norms = nn.ModuleList(PointNorm(width) for width in widths[1:])
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the features of the points; padding beyond ``lengths`` (b,) is not normalised with them."""
+        inside = None if lengths is None else padding_mask(lengths, x.shape[1], x.device)
+        for layer, norm in zip(self.layers, self.norms):
+            x = torch.relu(norm(layer(x), inside))
+        return x
 
 
 class TNet(nn.Module):
@@ -50,15 +71,15 @@ class TNet(nn.Module):
     def __init__(self, dimension: int, width: int) -> None:
         super().__init__()
         self.dimension = dimension
-        self.points = _shared((dimension, width, 2 * width, 4 * width))
-        self.cloud = _shared((4 * width, 2 * width, width))
+        self.points = Shared((dimension, width, 2 * width, 4 * width))
+        self.cloud = Shared((4 * width, 2 * width, width))
         self.matrix = nn.Linear(width, dimension * dimension)
         nn.init.zeros_(self.matrix.weight)
         nn.init.zeros_(self.matrix.bias)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return T of eq. 1."""
-        h = self.cloud(set_pool(self.points(x), lengths, "max"))
+        h = self.cloud(set_pool(self.points(x, lengths), lengths, "max"))
         T = self.matrix(h).view(-1, self.dimension, self.dimension)
         return T + torch.eye(self.dimension, dtype=T.dtype, device=T.device)
 
@@ -84,24 +105,24 @@ class PointNetwork(nn.Module):
         super().__init__()
         self.segment = segment
         self.turn = TNet(dimension, width)
-        self.first = _shared((dimension, width, width))
+        self.first = Shared((dimension, width, width))
         self.turn_features = TNet(width, width)
-        self.second = _shared((width, width, 2 * width, 16 * width))
+        self.second = Shared((width, width, 2 * width, 16 * width))
         n_in = (16 + 1) * width if segment else 16 * width
-        self.head = nn.Sequential(
-            _shared((n_in, 8 * width, 4 * width)), nn.Dropout(dropout), nn.Linear(4 * width, n_out)
-        )
+        self.head = Shared((n_in, 8 * width, 4 * width))
+        self.output = nn.Sequential(nn.Dropout(dropout), nn.Linear(4 * width, n_out))
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Read padded clouds; return logits and the regulariser (b,)."""
-        x = self.first(x @ self.turn(x, lengths))
+        x = self.first(x @ self.turn(x, lengths), lengths)
         T = self.turn_features(x, lengths)
         x = x @ T
-        cloud = set_pool(self.second(x), lengths, "max")
+        cloud = set_pool(self.second(x, lengths), lengths, "max")
         if self.segment:
             cloud = torch.cat([x, cloud[:, None].expand(-1, x.shape[1], -1)], 2)
         eye = torch.eye(T.shape[1], dtype=T.dtype, device=T.device)
-        return self.head(cloud), (eye - T @ T.transpose(1, 2)).square().sum((1, 2))
+        features = self.head(cloud, lengths if self.segment else None)
+        return self.output(features), (eye - T @ T.transpose(1, 2)).square().sum((1, 2))
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,7 @@ class _BasePointNet(BaseSets):
 
     def __init__(
         self,
-        width=16,
+        width=32,
         *,
         orthogonality=1e-3,
         dropout=0.3,
@@ -203,7 +224,7 @@ class PointNet(GradientClassifier, _BasePointNet):
 
     Parameters
     ----------
-    width : int, default=16
+    width : int, default=32
         Width of the first layers; the published size is 64. Wider fits finer shapes.
     orthogonality : float, default=1e-3
         Weight of the regulariser that keeps the turn of the features near a rotation.
@@ -232,8 +253,7 @@ class PointNet(GradientClassifier, _BasePointNet):
     Notes
     -----
     Minimises the mean cross-entropy plus ``orthogonality`` times equation (2) of :mod:`corollary.sets.pointnet`. Clouds
-    are centred and scaled to radius 1. Layers are normalised point by point, not over the batch as published: a
-    cloud's result then never depends on others. O(points * width^2 * 40).
+    are centred and scaled to radius 1. O(points * width^2 * 40).
 
     References
     ----------
@@ -261,7 +281,7 @@ class PointNetSegmenter(GradientTagger, _BasePointNet):
 
     Parameters
     ----------
-    width : int, default=16
+    width : int, default=32
         Width of the first layers; the published size is 64.
     orthogonality : float, default=1e-3
         Weight of the regulariser that keeps the turn of the features near a rotation.
