@@ -304,3 +304,10 @@ def test_csv_holds_no_formulas(tmp_path):
     assert rows[0] == ["'=name", "number"]
     assert [row[0] for row in rows[1:]] == ["'=1+1", "'@SUM(A1)", "plain", "-3.5", "'-x"]
     assert [row[1] for row in rows[1:]] == ["-1.0", "2.0", "3.0", "4.0", "5.0"]
+
+
+def test_a_wrong_strategy_names_the_closest(workplace):
+    found = corollary("fit", "mlp", "--data", "flowers.csv", "--strategy", "fsbp", cwd=workplace)
+    assert found.returncode
+    assert "no strategy named 'fsbp'. Closest: 'fsdp'" in found.stderr + found.stdout
+    assert "Traceback" not in found.stderr

@@ -148,6 +148,9 @@ def fit(
     time_limit: Limit = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 10.0,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 1,
+    strategy: Annotated[
+        str, typer.Option(help="ddp, or fsdp: each process keeps a share of the optimiser.")
+    ] = "ddp",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda …")] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -168,6 +171,7 @@ def fit(
             "time_limit": time_limit,
             "checkpoint_every": checkpoint_every,
             "processes": processes,
+            "strategy": strategy,
             "device": device,
         },
         columns=columns,
