@@ -67,7 +67,8 @@ def oversmoothing(exam: Exam) -> None:
         for cause in (
             "dead-units",
             "symmetric-initialisation",
-        ):  # units that are alike on nodes that are alike
+            "vanishing-gradient",
+        ):  # of nodes that are alike
             if cause in exam.sure:
                 exam.sure[cause] = min(exam.sure[cause], 0.5)
 
@@ -168,7 +169,7 @@ def receptive_field(exam: Exam) -> None:
     if seen is not None and len(seen) >= 4:
         blind = np.flatnonzero(seen <= 1e-9 * seen.max())
         exam.facts["positions seen"] = [int(len(seen) - len(blind)), len(seen)]
-        if len(blind) >= 0.1 * len(seen):
+        if 0.1 * len(seen) <= len(blind) < len(seen):
             hidden = parts_score(exam, blind)
             visible = parts_score(exam, np.setdiff1d(np.arange(len(seen)), blind))
             exam.facts["blind and seen"] = [hidden, visible]

@@ -372,13 +372,7 @@ def shift(exam: Exam) -> None:
     s = exam.subject
     if s.valid is None or s.train.n < 20 or exam.has("not-finite-data"):
         return
-    rng = np.random.default_rng(0)
-    take = lambda samples: np.sort(
-        rng.choice(
-            np.flatnonzero(samples.counted.numpy()), min(int(samples.counted.sum()), 700), replace=False
-        )
-    )  # noqa: E731
-    rows_a, rows_b = take(s.train), take(s.valid)
+    rows_a, rows_b = _comparable(s.train, s.valid)
     if len(rows_b) < 15 or len(rows_a) < 15:
         return
     A, B = exam.reader(s.train, rows_a), exam.reader(s.valid, rows_b)
@@ -400,6 +394,29 @@ def shift(exam: Exam) -> None:
         )
         exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
                   sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+
+
+def _comparable(train: Samples, valid: Samples, most: int = 700) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of both parts, each once and of training as many of each class as in validation: sampling is no shift."""
+    rng = np.random.default_rng(0)
+    rows_a, rows_b = (np.flatnonzero(part.counted.numpy()) for part in (train, valid))
+    keys = None if train.whole else _keys(train)
+    if keys is not None:
+        rows_a = np.intersect1d(rows_a, np.unique(keys, return_index=True)[1])
+    ya, yb = (
+        part.y.cpu().numpy() if isinstance(part.y, Tensor) and part.y.ndim == 1 else None
+        for part in (train, valid)
+    )
+    if ya is not None and yb is not None and not train.y.is_floating_point():
+        want = {c: float((yb[rows_b] == c).mean()) for c in np.unique(yb[rows_b])}
+        have = {c: rows_a[ya[rows_a] == c] for c in want}
+        n = min((len(have[c]) / share for c, share in want.items()), default=0.0)
+        if n >= 0.2 * len(rows_a):  # enough of every class
+            rows_a = np.concatenate(
+                [rng.permutation(have[c])[: round(n * share)] for c, share in want.items()]
+            )
+    cut = lambda rows: np.sort(rng.choice(rows, min(len(rows), most), replace=False))  # noqa: E731
+    return cut(rows_a), cut(rows_b)
 
 
 def independent(X: np.ndarray) -> float:

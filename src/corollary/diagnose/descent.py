@@ -337,7 +337,8 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
     if s.settings.batch_size is not None and s.settings.batch_size <= 8:
         runs["batch-too-small"] = trials.run("batch * 16", batch_size=min(16 * usual["batch_size"], 64))
     gains = {}
-    floor = 1e-3 * max(abs(room.loss), 1e-9)
+    constant = room.constant if math.isfinite(room.constant) else 0.0
+    floor = max(1e-3 * abs(room.loss), 1e-2 * constant, 1e-12)  # losses below it are as good as each other
     for cause, r in runs.items():
         a = (
             control.loss
@@ -370,6 +371,8 @@ def _with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None
         _say(exam, best, votes[best], gains.get(best, 0.0), room, runs.get(best), control)
         if room.matters(runs[best], 0.25) and _closes(room, runs[best], trials) > 0.6:
             _demote(exam)
+            if best in ("dropout-too-large", "weight-decay-too-large") and "vanishing-gradient" in exam.sure:
+                exam.sure["vanishing-gradient"] = 0.5  # the gradient suffices as soon as that is gone
         if best == "weight-decay-too-large" and odd.get("dropout-too-large", -1.0) > ODD:
             _dropout_too(exam, trials, room)
         second = sorted(votes, key=lambda c: -votes[c])[1:2]
@@ -441,6 +444,13 @@ def _shape_votes(
             state.moved < 0.01 and stuck and odd.get(small, 0) > 0.9
         ):  # a hundredth of the weights, at a rate far too low
             votes[small] = max(votes.get(small, -1), 1.0)
+    done = (room.loss - control.loss) / max(
+        room.loss - min(r.loss for r in runs.values() if r.loss == r.loss), 1e-12
+    )
+    if (
+        done > 0.5 and odd.get(small, 0) < ODD and small in votes
+    ):  # the rate as it is gets there as soon as it goes on
+        votes[small] = min(votes[small], 0.0)
     wild = rise > 1.5 or ups > 0.08
     if large in votes:
         if wild and not fine and odd.get(large, 0) > -1.0 and gains[large] > 0.05:

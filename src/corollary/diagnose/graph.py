@@ -294,7 +294,7 @@ def loop(exam: Exam) -> None:
         s.step(net, batch)
         kept = _never_cleared(s.step, net, batch)
     kept = [n for n in kept if not torch.equal(dict(net.named_parameters())[n].detach(), before[n])]
-    if any(before[n].ndim >= 2 for n in kept):  # of weights that the step moves
+    if kept:  # of parameters that the step moves
         share = sum(before[n].numel() for n in kept) / sum(p.numel() for p in before.values())
         said = f"after {STEPS} steps the gradients of {share:.0%} of the numbers still hold all those before them"
         exam.find("gradients-not-cleared", share, said, where=", ".join(kept[:6]))
@@ -340,7 +340,7 @@ def _batch(rows: Any, y: Any) -> tuple[Any, Any]:
 def _left_gradients(exam: Exam) -> None:
     """Gradients that came with the model and are far longer than any batch gives."""
     s, t = exam.subject, exam.trace
-    if t is None or s.given is None:
+    if t is None or s.given is None or (s.train.y is None and not s.criterion.was_given):
         return
     held = s.settings.trained  # what no optimiser holds is cleared by none, and does no harm
     named = s.given.named_parameters()

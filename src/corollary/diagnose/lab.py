@@ -109,8 +109,8 @@ class Lab:
             self.cost = self._time_step()
         return int(np.clip(seconds / max(self.cost, 1e-5), least, most))
 
-    def _time_step(self) -> float:
-        net = self.subject.twin()
+    def _time_step(self, net: nn.Module | None = None) -> float:
+        net = self.subject.twin() if net is None else net
         size = min(32, max(1, len(self.pool)))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
         batch = self._batch(np.random.default_rng(0), size)

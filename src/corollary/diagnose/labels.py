@@ -65,7 +65,7 @@ def target_leak(exam: Exam) -> None:
     mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
     used = not mine < 0.5 * a
     exam.facts["leak used"] = used
-    if not used and exam.subject.train.x.ndim >= 3:
+    if not used and exam.subject.train.x.ndim >= 3 and (p.classes or strength[top] < 0.9995):
         return
     if plain or broken:
         said = f"column {top} alone scores {alone.score:.3f} on held-out rows, all others {others.score:.3f}"

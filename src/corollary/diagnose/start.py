@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.subject import quiet
+from corollary.diagnose.subject import main_output, quiet
 from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, WEIGHTED, Call, Trace, rms, sensitivity
 
 __all__ = ["CHECKS"]
@@ -104,7 +104,11 @@ def _alike_responses(exam: Exam) -> None:
     if t is None or exam.subject.train.n < 20:
         return
     found = []
-    for c in t.hidden:
+    last, before = main_output(t.output), ""
+    for c in t.calls:
+        before = c.where if c.name in WEIGHTED else before
+        if c.out is last:
+            continue
         if c.name not in RECTIFIERS | SQUASHERS | {"gelu", "silu", "elu", "softplus"} or c.out.ndim < 2:
             continue
         h = c.units[:2000]
@@ -114,7 +118,6 @@ def _alike_responses(exam: Exam) -> None:
         z = (h - h.mean(0)) / h.std(0)
         R = (z.T @ z / len(z)).abs()
         R.fill_diagonal_(0)
-        before = next((w.where for w in reversed(t.calls[: t.calls.index(c)]) if w.name in WEIGHTED), c.where)
         found.append(
             (float((R > 0.999).float().sum(1).gt(0.5 * (len(R) - 1)).float().mean()), c.where, before)
         )
@@ -351,8 +354,12 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
     sizes = [r[1] for r in rows]
     well = _does_well(exam)
     seen = [r for r in (ratio, began) if r is not None and math.isfinite(r)]
+    learned = exam.score > 0.9 + 0.1 * exam.performance.get(
+        "train chance", 0.0
+    )  # what was learned had a gradient
     if (
         min(seen) < RATIO
+        and not learned
         and not (well and ratio > 1e-2)
         and not exam.has("dead-units", "symmetric-initialisation")
     ):

@@ -220,7 +220,7 @@ def sensitivity(
             out = main_output(net(*s.args, **s.kwargs))
         if not isinstance(x, Tensor) or not x.is_floating_point():
             x = next((c.out for c in recorder.calls if c.name in ("embedding", "embedding_bag")), None)
-        if x is None or out is None or not out.requires_grad:
+        if x is None or out is None or not out.requires_grad or not x.requires_grad:
             return None
         rng = torch.Generator().manual_seed(seed)
         signs = (torch.randint(0, 2, out.shape, generator=rng) * 2 - 1).to(out)

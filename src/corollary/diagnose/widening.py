@@ -23,10 +23,8 @@ __all__ = ["wider_view"]
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CLEAR = 0.15  # of what is possible, gained on held-out rows: other draws of one net differ by less
 REACH = 12  # places that a widened net sees at least
-RATE, LONGER = (
-    5 * GOOD,
-    3,
-)  # a rate at which small convolutional nets learn, and how much longer than other runs
+RATE, LONGER = 5 * GOOD, 3  # a rate that suits small convolutional nets, and how much longer than other runs
+SECONDS, LEAST = 1.5, 60  # of a run, and the steps below which nothing is learned
 
 
 def wider_view(exam: Exam) -> None:
@@ -43,38 +41,38 @@ def wider_view(exam: Exam) -> None:
     if settled or fine or not any(isinstance(m, KINDS) for m in s.net.modules()):
         return
     trials = exam.facts.setdefault("trials", Trials(exam))
-    wide = _run(trials, "new, wider view", widen=True)
+    wide = _twin(exam, widen=True)
     if wide is None:
         return
-    plain = _run(trials, "new, same view", widen=False)
-    a, b = (_gain(r, chance) for r in (plain, wide))
+    steps = int(min(LONGER * trials.steps, max(LEAST, SECONDS / lab._time_step(wide))))
+    options = {"steps": steps, "rate": RATE, "anneal": True, "dropout": 0.0}
+    b = _gain(lab.run("new, wider view", wide, **options), chance)
+    a = _gain(lab.run("new, same view", _twin(exam, widen=False), **options), chance)
     exam.facts["same and wider view"] = [a, b]
     if b > a + CLEAR:
         said = f"trained anew with wider windows it gains {b:.2f} on rows it has not seen, with its own windows {a:.2f}"
         exam.find("receptive-field-too-small", a, said, where="convolutions", sure=0.85)
 
 
-def _run(trials: Trials, name: str, widen: bool) -> Result | None:
-    """Train one copy; None where wider windows do not fit."""
-    lab, s = trials.lab, trials.exam.subject
+def _twin(exam: Exam, widen: bool) -> Any:
+    """Return a copy with new weights; None where wider windows do not fit."""
+    s = exam.subject
     with quiet(s.given):
         torch.manual_seed(0)
         net = s.twin("new")
         if widen and not widened(net):
             return None
         try:
-            lab.measure(net, lab.watched)
+            exam.lab.measure(net, exam.lab.watched)
         except (RuntimeError, ValueError, IndexError):
             return None
     for p in net.parameters():
         p.requires_grad_(p.is_floating_point())
-    return lab.run(name, net, steps=LONGER * trials.steps, rate=RATE, anneal=True, dropout=0.0)
+    return net
 
 
-def _gain(r: Result | None, chance: float) -> float:
+def _gain(r: Result, chance: float) -> float:
     """Return the score above chance, as a share of what is possible, on held-out rows if there are any."""
-    if r is None:
-        return 0.0
     score = r.valid_score if math.isfinite(r.valid_score) else r.score
     return (score - chance) / max(1e-9, 1 - chance)
 
