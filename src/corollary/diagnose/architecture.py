@@ -374,7 +374,7 @@ def _narrow_code(exam: Exam, where: str, width: int) -> None:
     exam.facts["code"] = {"width": width, "kept": float(kept[min(width, len(kept)) - 1]), "score": score}
     linear = float(kept[min(width, len(kept)) - 1])
     double = float(kept[min(4 * width, len(kept)) - 1])
-    if score < 0.9 and linear < 0.8 and double > linear + 0.1 and score > linear - 0.25:
+    if score < 0.8 and linear < 0.8 and double > linear + 0.1 and score > linear - 0.25:
         said = (
             f"{width} numbers keep {linear:.0%} of the variance, {4 * width} would keep {double:.0%}; "
             f"the model explains {score:.0%}"

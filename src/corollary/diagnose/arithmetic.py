@@ -98,7 +98,7 @@ def _breaks_while_falling(exam: Exam) -> bool:
     if not r.losses or all(map(math.isfinite, [*r.losses, r.loss])):
         return False
     finite = [v for v in r.losses if math.isfinite(v)]
-    return bool(finite) and max(finite[-5:]) <= 1.5 * max(finite[:5])
+    return len(finite) >= 10 and max(finite[-5:]) <= 1.5 * max(finite[:5])
 
 
 def _unfit(exam: Exam, net: nn.Module) -> tuple[float, str]:

@@ -26,6 +26,7 @@ __all__ = ["CHECKS"]
 
 LESS = 0.08  # of what is possible: what a model scores less on its own rows than others on rows that they have not seen
 ANOTHER = 0.03  # that another draw of the perceptron may differ by
+HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 FRAGILE = 0.3  # of the way half to the nearest other class: sound classifiers keep more than 0.4 of it
 
@@ -140,7 +141,7 @@ def miscalibrated(exam: Exam) -> None:
     asked = _asked(s, zt)
     if over < 0 and SMOOTHED < asked < float(confidence.mean()) + 0.1:
         return  # as sure as its loss wants it to be
-    if error > limit and abs(over) > 0.06:
+    if error > limit and (over > 0.06 or over < -HALTED):
         own = inside > 0.06 + inside_noise
         text = (
             f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: "
@@ -215,12 +216,27 @@ def fragile(exam: Exam) -> None:
     exam.facts["radius per size"] = float(np.median(radius[right])) / max(
         1e-12, size * math.sqrt(flat.shape[1])
     )
-    if exam.facts["radius share"] < FRAGILE and _fine(exam):
+    gain = (exam.valid_score - exam.performance["train chance"]) / max(
+        1e-9, 1 - exam.performance["train chance"]
+    )
+    if (exam.facts["radius share"] < FRAGILE or _leans(exam)) and (_fine(exam) or gain > 0.85):
         said = (
             f"half of the right answers change within {np.median(radius[right]):.3g}, {np.median(share):.1%} "
             "of the way to the nearest other class"
         )
         exam.find("adversarially-fragile", float(np.median(share)), said, where="inputs", sure=0.7)
+
+
+def _leans(exam: Exam) -> bool:
+    """Whether a net for two classes leans on faint features beside a sturdy one.
+
+    One column alone says nearly as much, and its classes lie far further apart than all columns at once must move.
+    """
+    alone = exam.facts.get("best column", {}).get("alone", 0.0)
+    perf, (reach, apart) = exam.performance, exam.facts["sup radius"]
+    chance, score = perf["train chance"], exam.valid_score if math.isfinite(exam.valid_score) else exam.score
+    sturdy = alone - chance > 0.8 * (score - chance) and len(exam.facts.get("class shares", ())) == 2
+    return sturdy and reach < apart / 3 and exam.facts["radius share"] < 0.45
 
 
 def _sup_share(

@@ -218,6 +218,11 @@ def _does_well(exam: Exam) -> bool:
     return _fine(exam)
 
 
+def _learned(exam: Exam) -> bool:
+    """Whether the training rows were learned, be it by heart."""
+    return exam.score > 0.9 + 0.1 * exam.performance.get("train chance", 0.0)
+
+
 def flat_share(t: Trace) -> list[tuple[str, float, float]]:
     """Return for every hidden squashing layer the share of its values at the ends, and the median slope."""
     found = []
@@ -354,12 +359,9 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
     sizes = [r[1] for r in rows]
     well = _does_well(exam)
     seen = [r for r in (ratio, began) if r is not None and math.isfinite(r)]
-    learned = exam.score > 0.9 + 0.1 * exam.performance.get(
-        "train chance", 0.0
-    )  # what was learned had a gradient
     if (
         min(seen) < RATIO
-        and not learned
+        and not _learned(exam)
         and not (well and ratio > 1e-2)
         and not exam.has("dead-units", "symmetric-initialisation")
     ):
@@ -415,7 +417,7 @@ def _steps(exam: Exam) -> None:
     wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
     if wild and not _does_well(exam) and not (ratio > GROWS or g.max() > 1e4):
         g, ratio = began  # it began so, and what followed was no training
-    if ratio > GROWS or (g.max() > 1e4):
+    if (ratio > GROWS or g.max() > 1e4) and not (_does_well(exam) and not broken):
         said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
         exam.find(
             "exploding-gradient",
@@ -429,7 +431,9 @@ def _steps(exam: Exam) -> None:
         return
     if began is not None and began[1] < ratio:
         g, ratio = began
-    if ratio < RATIO and not _does_well(exam) and _early_matters(exam, len(g)):
+    # where every step has an answer early ones matter to their own; what was learned had a gradient
+    idle = s.train.y is None or _learned(exam) or now[1] > 1e-2
+    if ratio < RATIO and not idle and not _does_well(exam) and _early_matters(exam, len(g)):
         said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
         sure = 0.5 if began is not None and began[1] >= RATIO else 0.9  # or it came on the way
         exam.find("vanishing-gradient", ratio, said, where=cell, sure=sure, evidence={"profile": g})
