@@ -444,13 +444,11 @@ def _shape_votes(
             state.moved < 0.01 and stuck and odd.get(small, 0) > 0.9
         ):  # a hundredth of the weights, at a rate far too low
             votes[small] = max(votes.get(small, -1), 1.0)
-    done = (room.loss - control.loss) / max(
-        room.loss - min(r.loss for r in runs.values() if r.loss == r.loss), 1e-12
-    )
-    if (
-        done > 0.5 and odd.get(small, 0) < ODD and small in votes
-    ):  # the rate as it is gets there as soon as it goes on
-        votes[small] = min(votes[small], 0.0)
+    least = min(r.loss for r in runs.values() if math.isfinite(r.loss))
+    if room.loss - control.loss > 0.5 * (room.loss - least):  # as it is it gets there as soon as it goes on
+        for c in (small, "dropout-too-large", "batch-too-small"):
+            if c in votes and odd.get(c, 0) < ODD:
+                votes[c] = min(votes[c], 0.0)
     wild = rise > 1.5 or ups > 0.08
     if large in votes:
         if wild and not fine and odd.get(large, 0) > -1.0 and gains[large] > 0.05:

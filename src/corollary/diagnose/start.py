@@ -190,7 +190,7 @@ def dead_units(exam: Exam) -> None:
     well = _does_well(exam)
     sure = 0.0
     if began is not None:
-        if began > max(0.3, usual + BEYOND):
+        if began > max(0.3, usual + BEYOND) and not (well and worst < 0.6):
             sure = 0.95
         elif worst > max(0.5, usual + BEYOND) and not well:
             sure = 0.5  # died on the way: something else killed them
