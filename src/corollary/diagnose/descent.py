@@ -516,8 +516,14 @@ def _without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> N
         votes["learning-rate-too-large"] += 0.5
     exam.facts["votes"] = votes
     best = max(votes, key=lambda c: votes[c])
-    if votes[best] >= 0.5 and not (fine and not helped):
-        _say(exam, best, votes[best], 0.0, room, good if helped else new, None, sure=0.75)
+    run = good if helped else new
+    little = run is None or not room.loss - run.loss > 0.15 * constant  # is left beside what was learned
+    if votes[best] >= 0.5 and not (fine and (not helped or little)):
+        _say(exam, best, votes[best], 0.0, room, run, None, sure=0.75)
+        if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:
+            exam.sure["vanishing-gradient"] = (
+                0.5  # the loss pulls against a decay that has shrunk the weights
+            )
 
 
 def _demote(exam: Exam) -> None:

@@ -217,8 +217,8 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
     share = sum(named[n].numel() for n in still) / max(1, total)
     if not matrices or not moved or share < 0.05:
         return
-    if s.initial is None and not any(named[n].ndim >= 2 and known.get(n) is False for n in moved):
-        return
+    if s.initial is None and not any(known.get(n) is False and _far(s.net, n, named[n]) for n in moved):
+        return  # a rate that is too small leaves all of them near their start
     gradients = exam.trace.gradients if exam.trace is not None else {}
     flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-9]
     if flows and not _as_good(exam, still):
@@ -228,6 +228,15 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
         )
         exam.find("frozen-parameters", share, said, where=", ".join(matrices[:6]), sure=0.7 if s.initial is None else 1.0,
                   repair={"requires_grad": True})  # fmt: skip
+
+
+def _far(net: nn.Module, name: str, p: Tensor) -> bool:
+    """Whether a matrix has entries a tenth beyond where torch draws them."""
+    module = dict(net.named_modules()).get(name.rpartition(".")[0])
+    if p.ndim < 2 or module is None:
+        return False
+    fan = getattr(module, "hidden_size", None) or p[0].numel()
+    return isinstance(module, nn.Embedding) or float(p.detach().abs().max()) > 1.1 / math.sqrt(max(1, fan))
 
 
 def _as_good(exam: Exam, fixed: list[str]) -> bool:

@@ -195,10 +195,19 @@ def dead_units(exam: Exam) -> None:
         elif worst > max(0.5, usual + BEYOND) and not well:
             sure = 0.5  # died on the way: something else killed them
     elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
-        sure = (0.85 if depth > 0.5 else 0.5) if not (well and worst < 0.7) else 0.0
+        late = depth <= 0.5 or _travelled(exam)  # they died on the way
+        sure = 0.0 if well and worst < 0.7 else 0.5 if late else 0.85
     if sure:
         exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in shares], "dead": [r[1] for r in shares]})  # fmt: skip
+
+
+def _travelled(exam: Exam) -> bool:
+    """Whether the weights are far larger than any usual start, so that what one sees came with the descent."""
+    from corollary.diagnose.descent import weights_state
+
+    state = weights_state(exam)
+    return state.ratio > 2 or state.largest > 4
 
 
 def _usually_dead(exam: Exam) -> float:
