@@ -24,6 +24,7 @@ __all__ = ["CHECKS"]
 LARGE, SMALL = 8.0, 0.02  # sizes of an input beyond which it is looked at; between them a default start fits
 PLAIN = 30.0  # from here on no confirmation is needed: the condition number is near a thousand
 NEAR_ZERO = 1e-7
+COMPARED = 700  # rows of each part
 
 
 def _named(samples: Samples) -> list[tuple[str, Tensor]]:
@@ -368,16 +369,35 @@ def _near_copies(exam: Exam) -> None:
 
 
 def shift(exam: Exam) -> None:
-    """Validation inputs that can be told from training inputs."""
+    """Validation inputs that can be told from training inputs, also where classes are as frequent as there."""
     s = exam.subject
     if s.valid is None or s.train.n < 20 or exam.has("not-finite-data"):
         return
-    rows_a, rows_b = _comparable(s.train, s.valid)
+    rows_a, rows_b = _once(s.train), _once(s.valid)
     if len(rows_b) < 15 or len(rows_a) < 15:
         return
-    A, B = exam.reader(s.train, rows_a), exam.reader(s.valid, rows_b)
-    if A.shape[1] != B.shape[1]:
+    found = _apart(exam, rows_a, rows_b)
+    if found is None or exam.has("train-test-overlap"):
         return
+    matched = _as_frequent(s.train, s.valid, rows_a, rows_b)
+    if matched is not None and _apart(exam, matched, rows_b) is None:
+        return  # sampled by class, which is no shift
+    auc, distance, column = found
+    said = (
+        f"training and validation inputs are told apart with AUC {auc:.2f}; feature {column} differs "
+        f"most (KS {distance:.2f})"
+    )
+    exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
+              sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+
+
+def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, float, int] | None:
+    """Return AUC, largest distance and its column, if rows of training and of validation are told apart."""
+    rng = np.random.default_rng(0)
+    rows_a, rows_b = (np.sort(rng.choice(r, min(len(r), COMPARED), replace=False)) for r in (rows_a, rows_b))
+    A, B = exam.reader(exam.subject.train, rows_a), exam.reader(exam.subject.valid, rows_b)
+    if A.shape[1] != B.shape[1]:
+        return None
     distance, column = _largest_distance(A, B)
     a, b = len(A) * independent(A), len(B) * independent(B)
     auc = _told_apart(A, B, blocked=a < 0.3 * len(A))
@@ -387,36 +407,27 @@ def shift(exam: Exam) -> None:
     critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
-    if (strong or single) and not exam.has("train-test-overlap"):
-        said = (
-            f"training and validation inputs are told apart with AUC {auc:.2f}; feature {column} differs "
-            f"most (KS {distance:.2f})"
-        )
-        exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
-                  sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+    return (auc, distance, column) if strong or single else None
 
 
-def _comparable(train: Samples, valid: Samples, most: int = 700) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of both parts, each once and of training as many of each class as in validation: sampling is no shift."""
+def _once(samples: Samples) -> np.ndarray:
+    """Return the rows that count, of equal ones the first: copies tell where they come from."""
+    rows = np.flatnonzero(samples.counted.numpy())
+    keys = None if samples.whole else _keys(samples)
+    return rows if keys is None else np.intersect1d(rows, np.unique(keys, return_index=True)[1])
+
+
+def _as_frequent(train: Samples, valid: Samples, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray | None:
+    """Return rows of training with the classes as frequent as in validation; None without classes, or where one is missing."""
+    if any(not isinstance(p.y, Tensor) or p.y.ndim != 1 or p.y.is_floating_point() for p in (train, valid)):
+        return None
+    ya, yb = train.y.cpu().numpy()[rows_a], valid.y.cpu().numpy()[rows_b]
+    share = {c: float((yb == c).mean()) for c in np.unique(yb)}
+    n = min((ya == c).sum() / share[c] for c in share)
+    if n < max(30, 0.2 * len(ya)):
+        return None
     rng = np.random.default_rng(0)
-    rows_a, rows_b = (np.flatnonzero(part.counted.numpy()) for part in (train, valid))
-    keys = None if train.whole else _keys(train)
-    if keys is not None:
-        rows_a = np.intersect1d(rows_a, np.unique(keys, return_index=True)[1])
-    ya, yb = (
-        part.y.cpu().numpy() if isinstance(part.y, Tensor) and part.y.ndim == 1 else None
-        for part in (train, valid)
-    )
-    if ya is not None and yb is not None and not train.y.is_floating_point():
-        want = {c: float((yb[rows_b] == c).mean()) for c in np.unique(yb[rows_b])}
-        have = {c: rows_a[ya[rows_a] == c] for c in want}
-        n = min((len(have[c]) / share for c, share in want.items()), default=0.0)
-        if n >= 0.2 * len(rows_a):  # enough of every class
-            rows_a = np.concatenate(
-                [rng.permutation(have[c])[: round(n * share)] for c, share in want.items()]
-            )
-    cut = lambda rows: np.sort(rng.choice(rows, min(len(rows), most), replace=False))  # noqa: E731
-    return cut(rows_a), cut(rows_b)
+    return np.concatenate([rng.permutation(rows_a[ya == c])[: round(n * share[c])] for c in share])
 
 
 def independent(X: np.ndarray) -> float:

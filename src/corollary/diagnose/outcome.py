@@ -53,7 +53,9 @@ def capacity(exam: Exam) -> None:
     best = max(score, new.score)
     mine = (best - chance) / max(1e-9, 1 - chance)
     theirs = base.gain
-    if theirs <= mine + LESS:
+    x = s.train.x
+    table = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()  # that both see as it is
+    if theirs <= mine + LESS and table:
         theirs = max(theirs, perceptron_gain(base.problem, base.valid_problem, chance) - ANOTHER)
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
     if theirs > mine + LESS:

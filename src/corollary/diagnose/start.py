@@ -227,9 +227,9 @@ def _does_well(exam: Exam) -> bool:
     return _fine(exam)
 
 
-def _learned(exam: Exam) -> bool:
-    """Whether the training rows were learned, be it by heart."""
-    return exam.score > 0.9 + 0.1 * exam.performance.get("train chance", 0.0)
+def _learned(exam: Exam, share: float = 0.9) -> bool:
+    """Whether such a share of what is possible was learned of the training rows, be it by heart."""
+    return exam.score > share + (1 - share) * exam.performance.get("train chance", 0.0)
 
 
 def flat_share(t: Trace) -> list[tuple[str, float, float]]:
@@ -441,7 +441,7 @@ def _steps(exam: Exam) -> None:
     if began is not None and began[1] < ratio:
         g, ratio = began
     # where every step has an answer early ones matter to their own; what was learned had a gradient
-    idle = s.train.y is None or _learned(exam) or now[1] > 1e-2
+    idle = s.train.y is None or _learned(exam) or (now[1] > 1e-2 and _learned(exam, 0.3))
     if ratio < RATIO and not idle and not _does_well(exam) and _early_matters(exam, len(g)):
         said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
         sure = 0.5 if began is not None and began[1] >= RATIO else 0.9  # or it came on the way
