@@ -42,7 +42,7 @@ RULES: dict[str, Rule] = {
     "overflow": Rule(
         "data",
         "The loss or some outputs become NaN or infinite although the data are fine.",
-        "share of finite rows whose output, loss or gradient is not finite",
+        "share of finite rows whose output, loss, gradient or a number on the way to them is not finite",
         "at one row, with finite weights: then the arithmetic overflows, not the descent",
         "Keep exponents and squares in range: scale the inputs, use logits with a loss that takes them, or float32.",
         "model = model.float()\nX = (X - X.mean(0)) / X.std(0)",
@@ -255,7 +255,7 @@ RULES: dict[str, Rule] = {
     "dead-units": Rule(
         "start",
         "The loss stops early; many activations are zero for every row.",
-        "share of rectified units that are zero on all rows",
+        "share of rectified units that are zero on all rows, beside that of the same net with new weights",
         "where a layer has lost most of its units: they get no gradient any more",
         "Start biases at zero, lower the learning rate, or use a leaky rectifier.",
         "nn.init.zeros_(layer.bias)\nactivation = nn.LeakyReLU()",
@@ -286,7 +286,7 @@ RULES: dict[str, Rule] = {
     "oversmoothing": Rule(
         "architecture",
         "A deeper graph net is worse than a shallow one; all nodes get nearly the same answer.",
-        "variation of the nodes' states in the last layer, relative to their size",
+        "part of the nodes' states outside of what averages converge to, relative to their size",
         "where nodes have become alike and fewer layers would do better",
         "Use fewer propagation layers, residual connections or jumping knowledge.",
         "n_layers = 2",
@@ -296,7 +296,7 @@ RULES: dict[str, Rule] = {
     "receptive-field-too-small": Rule(
         "architecture",
         "The loss stops well above what other models reach, though training is stable.",
-        "score with inputs inside the receptive field, against all inputs",
+        "score with inputs inside the receptive field, against all inputs; or with wider windows, trained anew",
         "where what decides lies outside",
         "Use more layers, larger kernels, dilation or stride.",
         "nn.Conv1d(width, width, 3, dilation=2, padding=2)",
