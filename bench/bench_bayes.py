@@ -150,14 +150,22 @@ def _closed(work: Work) -> Any:
 
 @claim("hmc-logistic", peer="blackjax", aim=2)
 def logistic(draw: Draw) -> Pair:
-    """HMC on the posterior of a logistic regression (`LogisticPosterior`)"""
+    """HMC on the posterior of a logistic regression (`LogisticPosterior`)
+
+    A path of a chain is one compiled loop; between two paths stand some twenty calls of torch (momenta, energies, what is kept),
+    which on a few hundred rows take longer than the path. jax compiles chains whole.
+    """
     work = _work(draw)
     return Pair(_ours(work, _closed(work)), _blackjax(work), _worth(work))
 
 
 @claim("hmc-logistic-numpyro", peer="numpyro", aim=10)
 def logistic_numpyro(draw: Draw) -> Pair:
-    """HMC on the posterior of a logistic regression (`LogisticPosterior`), chains vectorised on both sides"""
+    """HMC on the posterior of a logistic regression (`LogisticPosterior`), chains vectorised on both sides
+
+    A path of a chain is one compiled loop; between two paths stand some twenty calls of torch (momenta, energies, what is kept),
+    which on a few hundred rows take longer than the path. jax compiles chains whole.
+    """
     work = _work(draw)
     return Pair(_ours(work, _closed(work)), _numpyro(work), _worth(work))
 
