@@ -45,7 +45,7 @@ small fit: where nothing has been compiled, in a new process with a filled cache
 
 def _family(r: dict[str, Any]) -> str:
     memory = " / ".join(_most(r, who) for who in ("ours", "peer"))
-    short = r["ratio"] < r["aim"] or r["worst"] < 1
+    short = r["ratio"] < r["aim"] or r["worst"] < min(1, r["aim"])
     reason = (r["limit"] or "not explained") if short else ""
     return f"| {r['title']} | {r['peer']} | **{r['ratio']}** | {r['worst']} | {r['aim']:g} | {memory} | {reason} |"
 
