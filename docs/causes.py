@@ -205,14 +205,14 @@ class Last(nn.Module):
 
 
 X = torch.randn(600, 20)
-y = (X[:, 4] > 0).long()  # fifteen steps before what the model sees
+y = (X[:, 2:8].sum(1) > 0).long()  # ten steps and more before what the model sees
 model = Last()
 fit(model, X[:400], y[:400])
 {END}""",
     "bottleneck": f"""\
 y = torch.randint(0, 6, (600,))
-X = 0.5 * torch.randn(600, 8) + 2 * torch.randn(6, 8)[y]
-model = net(8, 64, 1, 64, 6)
+X = 0.5 * torch.randn(600, 8) + 1.2 * torch.randn(6, 8)[y]
+model = net(8, 64, 1, 64, 6, act=nn.Tanh)
 fit(model, X[:400], y[:400], epochs=25)
 {END}""",
     "batch-too-small": """\
@@ -241,10 +241,9 @@ model = nn.Sequential(
 optimizer = fit(model, X[:400], y[:400])
 {KNOWN}""",
     "capacity-too-small": f"""\
-X = 2 * torch.rand(600, 8) - 1
-y = (X[:, :2].square().sum(1).sqrt() * 6).long() % 2  # rings
-X[:, 2:] *= 0.1
-model = nn.Linear(8, 2)
+X = 2 * torch.rand(600, 2) - 1
+y = (X.square().sum(1) > 0.6).long()  # inside a circle or outside
+model = nn.Linear(2, 2)
 fit(model, X[:400], y[:400], lr=1e-2)
 {END}""",
     "overfit": """\
@@ -305,10 +304,10 @@ class Sharp(nn.Module):
         self.body = net(8, 16, 2)
 
     def forward(self, x):
-        return self.body(x) if self.training else 10 * self.body(x)
+        return self.body(x) if self.training else 30 * self.body(x)
 
 
-y = (X[:, 0] + X[:, 1] + 1.2 * torch.randn(600) > 0).long()  # classes overlap
+y = (X[:, 0] + X[:, 1] + 0.7 * torch.randn(600) > 0).long()  # classes overlap
 model = Sharp()
 fit(model, X[:400], y[:400], epochs=4)
 {END}""",
