@@ -107,13 +107,8 @@ class LogisticPosterior(Posterior):
         from corollary.bayes.logistic_paths import glide
 
         X, t = self._columns_as(theta)
-        if (
-            not theta.shape
-            == y.shape
-            == gradient.shape
-            == (len(theta), *variance.shape)
-            == (len(theta), len(X))
-        ):
+        wanted = (len(theta), len(X))  # what the compiled loop counts on
+        if not theta.shape == y.shape == gradient.shape == wanted == (len(theta), *variance.shape):
             raise errors.value("LogisticPosterior", f"there must be {len(X)} weights", theta.shape[1])
         ends = [
             part.detach().clone(memory_format=torch.contiguous_format).numpy()

@@ -25,7 +25,7 @@ FLAT = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "cac
 LARGEST = np.float32(60)  # beyond it the sigmoid is 0 or 1 to rounding
 PER_LOG2, LOG2_HIGH, LOG2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 HALF, ONE = np.float32(1 / 2), np.float32(1)
-THIRD, FOURTH, FIFTH, SIXTH = (np.float32(1 / f) for f in (6, 24, 120, 720))  # Taylor coefficients
+C3, C4, C5, C6 = (np.float32(1 / f) for f in (6, 24, 120, 720))  # of the Taylor series, 1 / k!
 
 
 @njit(**FLAT)
@@ -40,7 +40,7 @@ def _residuals(t, z, bits):  # pragma: no cover - compiled
         v = min(max(-z[i], -LARGEST), LARGEST)
         k = np.floor(v * PER_LOG2 + HALF)
         r = v - k * LOG2_HIGH - k * LOG2_LOW
-        z[i] = ONE + r * (ONE + r * (HALF + r * (THIRD + r * (FOURTH + r * (FIFTH + r * SIXTH)))))
+        z[i] = ONE + r * (ONE + r * (HALF + r * (C3 + r * (C4 + r * (C5 + r * C6)))))
         bits[i] = (np.int32(k) + np.int32(127)) << np.int32(23)
     for i in range(len(z)):
         z[i] = t[i] - ONE / (ONE + z[i] * powers[i])
