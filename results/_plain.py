@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from time import process_time
 from typing import Any
@@ -21,9 +22,15 @@ def measured(methods: dict[str, Score], seeds: Sequence[int]) -> dict[str, dict[
     found: dict[str, dict[str, Any]] = {}
     for name, score in methods.items():
         start = process_time()
-        scores = [float(score(seed)) for seed in seeds]
+        scores = [told(name, seed, float(score(seed))) for seed in seeds]
         found[name] = {"scores": scores, "seconds": (process_time() - start) / len(seeds)}
     return found
+
+
+def told(name: str, seed: int, score: float) -> float:
+    """Return the score, and write it down: a page takes half an hour."""
+    sys.stderr.write(f"{name}, seed {seed}: {score:.4f}\n")
+    return score
 
 
 def shown(found: dict[str, Any]) -> str:
