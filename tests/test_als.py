@@ -31,12 +31,12 @@ def objective(model, R):
     known = (R != 0).toarray()
     U, V, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
     weights = lambda M: np.diff(M.tocsr().indptr) if model.scale_by_count else np.ones(M.shape[0])
-    ridge = weights(R) @ ((U**2).sum(1) + b**2) + weights(R.T) @ ((V**2).sum(1) + c**2)
+    ridge = weights(R) @ (U**2).sum(1) + weights(R.T) @ (V**2).sum(1)
     if model.feedback == "implicit":
         data = ((1 + model.alpha * R.toarray()) * (known - U @ V.T) ** 2).sum()
     else:
         data = ((R.toarray() - model.mean_ - b[:, None] - c - U @ V.T)[known] ** 2).sum()
-    return data + model.regularization * ridge
+    return data + model.regularization * ridge + model.damping * ((b**2).sum() + (c**2).sum())
 
 
 def direct_row(model, R, u):
@@ -49,7 +49,9 @@ def direct_row(model, R, u):
         A = V.T @ V + (V[items].T * (w - 1)) @ V[items]
         return np.linalg.solve(A + ridge * np.eye(len(A)), V[items].T @ w)
     Y = np.column_stack([V[items], np.ones(len(items))]) if model.bias else V[items]
-    A = Y.T @ Y + ridge * np.eye(Y.shape[1])
+    ridges = np.full(Y.shape[1], ridge)
+    ridges[V.shape[1] :] = model.damping  # of the bias
+    A = Y.T @ Y + np.diag(ridges)
     return np.linalg.solve(A, Y.T @ (R[u].data - model.mean_ - model.item_bias_[items]))
 
 
@@ -122,7 +124,7 @@ def test_objective_agrees_with_implicit():
 def test_recovers_a_planted_matrix():
     R = ratings(users=120, items=80, known=5000, rank=2)
     everything = ratings(users=120, items=80, known=9600, rank=2)  # same factors, other noise
-    model = ALS(2, regularization=1e-3, max_iter=100, random_state=0).fit(R)
+    model = ALS(2, regularization=1e-3, damping=0.01, max_iter=100, random_state=0).fit(R)
     assert -model.score(everything) < 0.12  # the noise has deviation 0.1
     baseline = ALS(1, regularization=1e3, max_iter=5, random_state=0).fit(R)
     assert -baseline.score(everything) > 1
@@ -384,3 +386,31 @@ def test_what_was_fitted_is_saved_and_grows(tmp_path):
     loaded = corollary.load(model.save(tmp_path / "als.safetensors"))
     np.testing.assert_array_equal(loaded.recommend([61], 5)[0], model.recommend([61], 5)[0])
     assert not set(loaded.recommend([61], 5)[0][0]) & set(R[1].indices)
+
+
+def test_the_chosen_penalty_follows_noise_and_unit():
+    noisy, clear = (ratings(300, 200, 15000) for _ in range(2))
+    noisy.data += 3 * np.random.default_rng(1).standard_normal(noisy.nnz)
+    found = {name: ALS(4, random_state=0).fit(R) for name, R in (("noisy", noisy), ("clear", clear))}
+    assert found["noisy"].regularization_ > 3 * found["clear"].regularization_
+    for R, model in ((noisy, found["noisy"]), (clear, found["clear"])):
+        in_percent = ALS(4, random_state=0, damping=5).fit(100 * R)
+        assert in_percent.regularization_ == pytest.approx(100 * model.regularization_)
+    again = ALS(4, regularization=found["noisy"].regularization_, random_state=0).fit(noisy)
+    np.testing.assert_array_equal(again.user_factors_, found["noisy"].user_factors_)  # trials leave no trace
+
+
+def test_noise_is_not_predicted_worse_than_by_means():
+    """Ratings without any taste in them: the factors must not make it worse than the biases alone."""
+    rng = np.random.default_rng(0)
+    u, i = np.divmod(rng.choice(500 * 300, 20000, replace=False), 300)
+    values = 3 + 0.3 * rng.standard_normal(500)[u] + rng.standard_normal(20000)
+    R, held = (
+        sparse.csr_matrix((values[part], (u[part], i[part])), shape=(500, 300))
+        for part in (slice(2000, None), slice(2000))
+    )
+    means = corollary.BiasBaseline().fit(R).score(held)
+    assert ALS(random_state=0).fit(R).score(held) > means - 0.01
+    assert (
+        ALS(random_state=0, regularization=0.1).fit(R).score(held) < means - 0.1
+    )  # so that the test can fail

@@ -544,25 +544,46 @@ def test_nothing_is_lost_when_a_density_breaks_later():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [3, 8, 21])  # fewer than four columns, whole groups of four, and a rest
-def test_compiled_paths_of_a_logistic_posterior_are_those_of_torch(dtype, d):
+@pytest.mark.parametrize("n", [100, 256, 600])  # less than a tile, a whole one, and a rest
+def test_compiled_transitions_of_a_logistic_posterior_are_those_of_torch(dtype, d, n):
     rng = np.random.default_rng(d)
-    X = rng.standard_normal((150, d)) * np.linspace(0.1, 30, d)  # sigmoids from flat to saturated
-    target = Target(bayes.LogisticPosterior(X, rng.random(150) < 0.4, prior=0.7), "HMC")
-    theta, y = (torch.as_tensor(rng.standard_normal((5, d)), dtype=dtype) for _ in range(2))
-    spread = Spread("diagonal", theta)
-    spread.matrix = torch.as_tensor(rng.uniform(0.5, 2, d), dtype=dtype)
-    before = [part.clone() for part in (theta, y)]
-    ours = leapfrog(target, theta, y, target.slope(theta), 1e-3, 7, spread)
-    target.paths = None
-    theirs = leapfrog(target, theta, y, target.slope(theta), 1e-3, 7, spread)
-    rounding = 200 * torch.finfo(dtype).eps  # of sums of 150 terms over seven steps
-    for mine, other in zip(ours, theirs):
-        assert float((mine - other).abs().max()) <= rounding * max(1.0, float(other.abs().max()))
-    assert all(torch.equal(a, b) for a, b in zip(before, (theta, y)))  # nothing given is written to
+    X = rng.standard_normal((n, d)) * np.linspace(
+        0.1, 30, d
+    )  # sigmoids from flat to saturated, logits beyond 60
+    sampler = bayes.HMC(5, 1, 0, step_size=1e-3, path_length=7e-3, random_state=0)
+    start = torch.as_tensor(rng.standard_normal((5, d)), dtype=dtype)
+    ours, theirs = (
+        sampler.chains(bayes.LogisticPosterior(X, rng.random(n) < 0.4, prior=0.7), start.clone(), 3, "HMC")
+        for rng in (np.random.default_rng(d), np.random.default_rng(d))
+    )
+    theirs.target.transition = None
+    for chains in (ours, theirs):
+        chains.spread.matrix = torch.linspace(0.5, 2, d, dtype=dtype)
+        chains.spread.factor = chains.spread.matrix.sqrt()
+    assert ours.compiled and not theirs.compiled
+    rounding = 200 * torch.finfo(dtype).eps  # of sums of hundreds of terms over seven steps
+    cut = n * math.exp(-20)  # torch's softplus leaves out this much of each row
+    for _ in range(3):
+        told = zip(ours.transition().values(), theirs.transition().values())
+        names = ("theta", "log_p", "gradient")
+        moved = ((getattr(ours, name), getattr(theirs, name)) for name in names)
+        energy = float(theirs.log_p.abs().max())
+        for mine, other in (*told, *moved):
+            mine, other = mine.double(), other.double()
+            assert float((mine - other).abs().max()) <= cut + rounding * max(energy, float(other.abs().max()))
+
+
+def test_a_compiled_path_that_leaves_the_numbers_is_not_accepted():
+    rng = np.random.default_rng(0)
+    target = bayes.LogisticPosterior(rng.standard_normal((50, 2)), rng.random(50) < 0.5)
+    sampler = bayes.HMC(4, 20, 0, step_size=1e200, path_length=3e200, random_state=0)
+    with pytest.warns(CorollaryWarning):
+        draws = sampler.fit(target, np.zeros(2)).draws_
+    assert (draws == 0).all() and sampler.statistics_["diverging"].all()
 
 
 def test_compiled_paths_refuse_weights_of_another_number():
     target = bayes.LogisticPosterior(np.eye(4), [0, 1, 0, 1])
     five = torch.zeros(2, 5, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"LogisticPosterior: there must be 4 weights; got 5"):
-        target.leapfrog(five, five, five, 0.1, 3, five[0])
+        target.transition(five, five[:, 0], five, five, five[:, 0], 0.1, 3, five[0])

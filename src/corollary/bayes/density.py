@@ -111,8 +111,8 @@ class Target:
         self.function, self.owner = function, owner
         own = getattr(function, "gradient", None)
         self.own: LogDensity | None = own if callable(own) else None  # a gradient that it brings itself
-        paths = getattr(function, "leapfrog", None)
-        self.paths = paths if self.own is not None and callable(paths) else None
+        whole = getattr(function, "transition", None)
+        self.transition = whole if self.own is not None and callable(whole) else None  # of HMC, compiled
         self.invalid = 0  # values that were NaN or plus infinity
         self.run = current()
         self.world = self.run.world

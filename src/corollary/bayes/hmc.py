@@ -45,14 +45,6 @@ def leapfrog(
     target: Target, theta: Tensor, y: Tensor, gradient: Tensor, step: float, n_steps: int, spread: Spread
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return position, log-density, momentum and gradient after ``n_steps`` of eq. 2; two half steps in a row are one."""
-    if (
-        target.paths is not None
-        and spread.kind != "dense"
-        and theta.device.type == "cpu"
-        and target.world == 1
-    ):
-        theta, y, gradient = target.paths(theta, y, gradient, step, n_steps, spread.matrix)
-        return theta, target.value(theta), y, gradient
     y = torch.add(y, gradient, alpha=0.5 * step)
     for _ in range(n_steps - 1):
         theta = torch.add(theta, spread.apply(y), alpha=step)
@@ -92,16 +84,42 @@ class HamiltonianChains(AdaptiveChains):
     def transition(self) -> dict[str, Tensor]:
         """Follow a path, and accept its end or stay."""
         n_steps = self.length()
+        before, after, acceptance, energies = (
+            self._compiled(n_steps) if self.compiled else self._accepted(n_steps)
+        )
+        return {
+            "acceptance": acceptance,
+            "diverging": after - before > DIVERGED,
+            "energy": energies,
+            "n_steps": torch.full_like(before, n_steps),
+        }
+
+    def _accepted(self, n_steps: int) -> tuple[Tensor, ...]:
+        """Move; return the energies before and after the path, the acceptance, and the energy where the chain is now."""
         (theta, log_p, _, gradient), before, after = self.path(n_steps)
         log_a = log_acceptance(-before, -after)
         accepted = self.log_uniform() <= log_a
         self.move(accepted, theta, log_p, gradient)
-        return {
-            "acceptance": log_a.exp(),
-            "diverging": after - before > DIVERGED,
-            "energy": torch.where(accepted, after, before),
-            "n_steps": torch.full_like(before, n_steps),
-        }
+        return before, after, log_a.exp(), torch.where(accepted, after, before)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the target brings whole transitions, and can make these."""
+        target, on = self.target, self.theta.device.type
+        return (
+            target.transition is not None
+            and self.spread.kind != "dense"
+            and on == "cpu"
+            and target.world == 1
+        )
+
+    def _compiled(self, n_steps: int) -> tuple[Tensor, ...]:
+        """Do what :meth:`_accepted` does by the target's own loop."""
+        y, log_u = self.momentum(), self.log_uniform()
+        self.theta, self.log_p, self.gradient, told = self.target.transition(  # type: ignore[misc]
+            self.theta, self.log_p, self.gradient, y, log_u, self.step_size, n_steps, self.spread.matrix
+        )
+        return told.unbind(1)
 
 
 class HMC(AdaptiveSampler):

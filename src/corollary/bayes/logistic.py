@@ -9,7 +9,7 @@ prior :math:`\mathcal N(0, s^2 I)`:
 .. math:: \nabla\log p = X^\top\big(y - \sigma(X w)\big) - w / s^2. \tag{2}
 
 Two products with :math:`X` for all chains at once: no graph is recorded, and a path needs no values between its ends. On a
-processor whole paths are compiled (:mod:`corollary.bayes.logistic_paths`).
+processor whole transitions of Hamiltonian Monte Carlo are compiled (:mod:`corollary.bayes.logistic_paths`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LogisticPosterior(Posterior):
             self._normal, self._bernoulli, rows.astype(kind), (labels == classes[1]).astype(kind)
         )
         self._typed: dict[Any, tuple[Tensor, Tensor]] = {}
-        self._columns: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
+        self._tiles: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def _normal(self, theta: Tensor) -> Tensor:
         return -0.5 / self.prior**2 * theta.square().sum(1)
@@ -100,28 +100,42 @@ class LogisticPosterior(Posterior):
         left = y - (theta @ X.T).sigmoid_()
         return torch.addmm(theta, left, X, beta=-1 / self.prior**2)
 
-    def leapfrog(
-        self, theta: Tensor, y: Tensor, gradient: Tensor, step: float, n_steps: int, variance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return position, momentum and gradient (chains, d) after some steps; ``variance`` (d,) is the inverse mass."""
-        from corollary.bayes.logistic_paths import glide
+    def transition(
+        self, theta: Tensor, log_p: Tensor, gradient: Tensor, y: Tensor, log_u: Tensor, step: float, n_steps: int,
+        variance: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+        """Return position, log-density and gradient of each chain after a path that is accepted or not, and what it tells.
 
-        X, t = self._columns_as(theta)
-        wanted = (len(theta), len(X))  # what the compiled loop counts on
-        if not theta.shape == y.shape == gradient.shape == wanted == (len(theta), *variance.shape):
-            raise errors.value("LogisticPosterior", f"there must be {len(X)} weights", theta.shape[1])
+        ``y`` (chains, d) are momenta, ``log_u`` (chains,) logarithms of uniform numbers, ``variance`` (d,) is the inverse mass;
+        told (chains, 4) are the energies before and after the path, the probability of accepting its end, and the energy kept.
+        """
+        from numba import get_num_threads
+
+        from corollary.bayes.logistic_paths import transition
+
+        X, t = self._tiles_as(theta)
+        wanted = (len(theta), X.shape[1])  # what the compiled loop counts on
+        each = (part.shape for part in (theta, gradient, y))
+        if any(
+            shape != wanted for shape in (*each, *((*part.shape, len(variance)) for part in (log_p, log_u)))
+        ):
+            raise errors.value("LogisticPosterior", f"there must be {X.shape[1]} weights", theta.shape[1])
         ends = [
-            part.detach().clone(memory_format=torch.contiguous_format).numpy()
-            for part in (theta, y, gradient)
+            part.detach().clone(memory_format=torch.contiguous_format) for part in (theta, log_p, gradient, y)
         ]
-        kind = X.dtype.type
-        glide(X, t, *ends, variance.contiguous().numpy(), kind(step), int(n_steps), kind(1 / self.prior**2))
-        at, momentum, slope = (torch.from_numpy(part) for part in ends)
-        return at, momentum, slope
+        told, kind = np.empty((len(theta), 4)), X.dtype.type
+        threads = min(torch.get_num_threads(), get_num_threads(), len(theta))
+        transition(
+            X, t, len(self.data[0]), *(part.numpy() for part in ends), log_u.numpy(), variance.contiguous().numpy(), kind(step),
+            int(n_steps), kind(1 / self.prior**2), threads, told,
+        )  # fmt: skip
+        return ends[0], ends[1], ends[2], torch.from_numpy(told)
 
-    def _columns_as(self, theta: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Return the data by columns, (d, n), in the type of the weights."""
-        if theta.dtype not in self._columns:
+    def _tiles_as(self, theta: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return the data as the compiled loop reads them, in the type of the weights."""
+        from corollary.bayes.logistic_paths import tiles
+
+        if theta.dtype not in self._tiles:
             X, t = self._rows_as(theta)
-            self._columns[theta.dtype] = X.T.contiguous().numpy(), t.contiguous().numpy()
-        return self._columns[theta.dtype]
+            self._tiles[theta.dtype] = tiles(X.numpy(), t.numpy())
+        return self._tiles[theta.dtype]

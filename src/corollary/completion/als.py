@@ -5,7 +5,7 @@ User :math:`u` and item :math:`i` have factors :math:`x_u, y_i \in \mathbb R^k`.
 
 .. math::
     \ell = \sum_{(u,i) \in \Omega} (r_{ui} - \mu - b_u - c_i - x_u^\top y_i)^2
-      + \lambda \sum_u (\lVert x_u \rVert^2 + b_u^2) + \lambda \sum_i (\lVert y_i \rVert^2 + c_i^2), \tag{1}
+      + \sum_u (\lambda \lVert x_u \rVert^2 + \beta b_u^2) + \sum_i (\lambda \lVert y_i \rVert^2 + \beta c_i^2), \tag{1}
 
 and for implicit feedback, where :math:`r_{ui} \ge 0` counts and an entry that is not stored is a weak zero,
 with confidence :math:`w_{ui} = 1 + \alpha r_{ui}` and preference :math:`p_{ui} = 1` on
@@ -22,7 +22,7 @@ With one side fixed both are ridge regressions, one per row: :math:`A_u x_u = t_
     t_u = \sum_{i \in \Omega_u} z_{ui}\, y_i, \tag{3}
 
 where explicitly :math:`G = \lambda I`, :math:`v = 1`, :math:`z = r - \mu - c_i`, a bias being one more
-coordinate with :math:`y = 1`; and implicitly :math:`G = \sum_i y_i y_i^\top + \lambda I`,
+coordinate with :math:`y = 1` and the ridge :math:`\beta`; and implicitly :math:`G = \sum_i y_i y_i^\top + \lambda I`,
 :math:`v = \alpha r`, :math:`z = 1 + \alpha r`. A few steps of conjugate gradients from the last solution
 nearly solve (3), at :math:`O(k)` per rating and step instead of :math:`O(k^2)`. With the residual
 :math:`\rho = t - A x` the row's share of the loss is :math:`\sum v z'^2 - x^\top (t + \rho)`, where the
@@ -35,6 +35,10 @@ items a user turns to stand high on the user's list. With :math:`\operatorname{r
 .. math:: \overline{\operatorname{rank}} = \frac{\sum_{ui} r_{ui} \operatorname{rank}_{ui}}{\sum_{ui} r_{ui}} \tag{4}
 
 over the counts :math:`r_{ui}` of a test is 0 at best, and one half for a list in any order.
+
+Which :math:`\lambda` is best depends on the unit of the ratings (a rating doubled doubles it) and on how much noise they hold.
+Unless it is given, explicit feedback tries some multiples of the ratings' standard deviation, from the smallest on and each from
+where the last one ended, and takes the one that best predicts a tenth of the ratings, which is kept aside for that.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads, njit, prange
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -58,6 +63,13 @@ from corollary.shapes import Array, Count, List, Number, Sparse
 
 __all__ = ["ALS"]
 
+USUAL = 0.1  # the regularisation where none is given and nothing can be learned about it
+SHARES = (0.06, 0.09, 0.13, 0.2, 0.3, 0.45)  # of the ratings' standard deviation, tried for it
+FEW, MANY, TRIAL_SWEEPS = (
+    1000,
+    1_000_000,
+    5,
+)  # ratings that are too few to keep some aside; most that are tried on
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True}
 
 
@@ -116,22 +128,23 @@ def _multiply(G, p, out):  # pragma: no cover - compiled
 
 
 @njit(**FLAT)
-def _apply(G, ridge, L, m, v, p, out):  # pragma: no cover - compiled
-    """Set out = A p of eq. 3; an empty G counts as zero."""
+def _apply(G, ridge, last, L, m, v, p, out):  # pragma: no cover - compiled
+    """Set out = A p of eq. 3; an empty G counts as zero, the last coordinate has a ridge of its own."""
     if len(G):
         _multiply(G, p, out)
     else:
         out[:] = 0
-    for k in range(len(p)):
+    for k in range(len(p) - 1):
         out[k] += ridge * p[k]
+    out[-1] += last * p[-1]
     _add_rows(L, m, v, p, out)
 
 
 @njit(**FLAT)
-def _descend(G, ridge, L, m, v, target, x, r, p, Ap, steps, floor):  # pragma: no cover - compiled
+def _descend(G, ridge, last, L, m, v, target, x, r, p, Ap, steps, floor):  # pragma: no cover - compiled
     """Take conjugate gradient steps towards A x = target, in place; r ends as the residual."""
     K = len(x)
-    _apply(G, ridge, L, m, v, x, r)
+    _apply(G, ridge, last, L, m, v, x, r)
     zero = x.dtype.type(0)
     square = zero
     for k in range(K):
@@ -142,7 +155,7 @@ def _descend(G, ridge, L, m, v, target, x, r, p, Ap, steps, floor):  # pragma: n
     for _ in range(steps):
         if square <= floor:
             break
-        _apply(G, ridge, L, m, v, p, Ap)
+        _apply(G, ridge, last, L, m, v, p, Ap)
         curve = zero
         for k in range(K):
             curve += p[k] * Ap[k]
@@ -161,7 +174,23 @@ def _descend(G, ridge, L, m, v, target, x, r, p, Ap, steps, floor):  # pragma: n
 
 @njit(parallel=True, **FLAT)
 def _solve_rows(
-    indptr, indices, data, alpha, Y, shift, G, ridge, X, begin, end, steps, floor, longest, threads, loss
+    indptr,
+    indices,
+    data,
+    alpha,
+    Y,
+    shift,
+    G,
+    ridge,
+    last,
+    X,
+    begin,
+    end,
+    steps,
+    floor,
+    longest,
+    threads,
+    loss,
 ):  # pragma: no cover - compiled
     """Improve rows begin to end of X towards the solutions of eq. 3; write each row's share of the loss.
 
@@ -197,22 +226,31 @@ def _solve_rows(
                 for k in range(K):
                     row[k] = y[k]
                     target[k] += z * y[k]
-            _descend(G, ridge[i], L, m, v, target, x, r, p, Ap, steps, floor)
+            _descend(G, ridge[i], last[i], L, m, v, target, x, r, p, Ap, steps, floor)
             for k in range(K):
                 constant -= np.float64(x[k]) * np.float64(target[k] + r[k])
             loss[i] = constant
 
 
 def solve(
-    R: Any, X: np.ndarray, Y: np.ndarray, *, alpha: float, bias: bool, ridge: np.ndarray, steps: int
+    R: Any,
+    X: np.ndarray,
+    Y: np.ndarray,
+    *,
+    alpha: float,
+    damping: float | None,
+    ridge: np.ndarray,
+    steps: int,
 ) -> float:
     """Improve the rows of X, which belong to the rows of R, with Y fixed; return their share of the loss.
 
-    X and Y hold the biases in their last column, if there are any. Several processes share the rows.
+    With a damping, X and Y hold biases in their last column, and it is their ridge. Several processes share the rows.
     """
     run, dtype = current(), X.dtype
     design, shift = Y, np.zeros(len(Y), dtype)
-    if bias:
+    last = ridge
+    if damping is not None:
+        last = np.full_like(ridge, damping)
         design, shift = Y.copy(), Y[:, -1].copy()
         design[:, -1] = 1
     G = np.empty((0, 0), dtype) if alpha < 0 else np.ascontiguousarray(Y.T @ Y)
@@ -220,7 +258,7 @@ def solve(
     longest, loss = int(np.diff(R.indptr).max(initial=0)), np.zeros(len(X))
     floor = dtype.type(np.finfo(dtype).eps ** 2)
     _solve_rows(
-        R.indptr, R.indices, R.data, dtype.type(alpha), design, shift, G, ridge, X,
+        R.indptr, R.indices, R.data, dtype.type(alpha), design, shift, G, ridge, last, X,
         rows.start, rows.stop, steps, floor, longest, get_num_threads(), loss,
     )  # fmt: skip
     if run.world > 1:
@@ -259,15 +297,22 @@ class _Alternation(Iteration):
         self.users, self.items = R, R.T.tocsr()
         self.U, self.V, self.tol = U, V, model.tol
         self.ridges = model._ridge(self.users), model._ridge(self.items)
-        self.options = {"alpha": model._alpha(), "bias": model._has_bias(), "steps": model.cg_steps}
+        self.options = {"alpha": model._alpha(), "damping": model._bias_ridge(), "steps": model.cg_steps}
         self.loss = np.inf
+
+    def penalty(self, U: np.ndarray) -> float:
+        """Return what the factors of the users cost."""
+        damping = self.options["damping"]
+        F = U if damping is None else U[:, :-1]
+        cost = float(self.ridges[0].astype(np.float64) @ np.einsum("uk,uk->u", F, F, dtype=np.float64))
+        return (
+            cost if damping is None else cost + damping * float(np.square(U[:, -1], dtype=np.float64).sum())
+        )
 
     def sweep(self) -> Metrics:
         solve(self.users, self.U, self.V, ridge=self.ridges[0], **self.options)
         loss = solve(self.items, self.V, self.U, ridge=self.ridges[1], **self.options)
-        loss += float(
-            self.ridges[0].astype(np.float64) @ np.einsum("uk,uk->u", self.U, self.U, dtype=np.float64)
-        )
+        loss += self.penalty(self.U)
         self.converged = abs(self.loss - loss) <= self.tol * abs(loss)
         self.loss = loss
         return {"loss": loss}
@@ -286,8 +331,9 @@ class ALS(Completer, FactorRecommender, Estimator):
         Factors per user and item. More fit finer tastes, and need more data or regularisation.
     feedback : {"explicit", "implicit"}, default="explicit"
         What an entry is: a rating to be predicted, or a count that says how sure a preference is.
-    regularization : float, default=0.1
-        Penalty on the squared norm of the factors; raising it shrinks them.
+    regularization : float, optional
+        Penalty on the squared norm of the factors; raising it shrinks them. By default it is chosen by held-out ratings for
+        explicit feedback, and 0.1 for implicit.
     scale_by_count : bool, default=True
         Whether the penalty of a user or item is multiplied with the number of its ratings, so that one
         value suits rare and frequent ones.
@@ -295,6 +341,8 @@ class ALS(Completer, FactorRecommender, Estimator):
         Implicit only: confidence gained per unit of the count. Raising it trusts the stored entries more.
     bias : bool, default=True
         Explicit only: whether users and items have a bias each, besides the mean.
+    damping : float, default=5.0
+        Penalty on the squared biases: that many ratings at the mean are added to those of each user and item.
     cg_steps : int, default=3
         Conjugate gradient steps per row and sweep. Raising it makes a sweep dearer and sweeps fewer.
     max_iter : int, default=15
@@ -314,6 +362,8 @@ class ALS(Completer, FactorRecommender, Estimator):
         Their biases; zero where ``bias`` does not apply.
     mean_ : float
         Mean rating; 0 for implicit feedback.
+    regularization_ : float
+        The penalty, given or chosen.
     shape_ : tuple
         Numbers of users and items.
     users_, items_ : ndarray
@@ -354,10 +404,11 @@ class ALS(Completer, FactorRecommender, Estimator):
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "feedback": [StrOptions({"explicit", "implicit"})],
-        "regularization": [Interval(Real, 0, None, closed="left")],
+        "regularization": [None, Interval(Real, 0, None, closed="left")],
         "scale_by_count": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "bias": ["boolean"],
+        "damping": [Interval(Real, 0, None, closed="left")],
         "cg_steps": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -366,6 +417,7 @@ class ALS(Completer, FactorRecommender, Estimator):
     _fitted = {
         "shape_": List([Count(1), Count(1)]),
         "mean_": Number(),
+        "regularization_": Number(0),
         "user_factors_": Array("shape_.0", "factors"),
         "user_bias_": Array("shape_.0"),
         "item_factors_": Array("shape_.1", "factors"),
@@ -378,10 +430,11 @@ class ALS(Completer, FactorRecommender, Estimator):
         n_components=16,
         *,
         feedback="explicit",
-        regularization=0.1,
+        regularization=None,
         scale_by_count=True,
         alpha=1.0,
         bias=True,
+        damping=5.0,
         cg_steps=3,
         max_iter=15,
         tol=1e-4,
@@ -393,6 +446,7 @@ class ALS(Completer, FactorRecommender, Estimator):
         self.scale_by_count = scale_by_count
         self.alpha = alpha
         self.bias = bias
+        self.damping = damping
         self.cg_steps = cg_steps
         self.max_iter = max_iter
         self.tol = tol
@@ -415,13 +469,40 @@ class ALS(Completer, FactorRecommender, Estimator):
         self._check_counts(R)
         self.mean_ = float(R.data.mean(dtype=np.float64)) if self.feedback == "explicit" else 0.0
         R = self._centred(R)
+        self.regularization_ = self._penalty(R)
+        return self._from(R, self._rng())
+
+    def _from(self, R: Any, rng: Any) -> _Alternation:
+        """Return a learner of centred ratings."""
         U = np.zeros((R.shape[0], self._width()), R.dtype)
-        V = self._rng().standard_normal((R.shape[1], self._width())).astype(R.dtype)
+        V = rng.standard_normal((R.shape[1], self._width())).astype(R.dtype)
         # implicit solutions have entries of about 1 / sqrt(k); explicit ones follow the ratings' spread
         V *= R.dtype.type(0.1 if self.feedback == "implicit" else 1.0)
         if self._has_bias():
             V[:, -1] = 0
         return _Alternation(R, self, U, V)
+
+    def _penalty(self, R: Any) -> float:
+        """Return the regularisation: as given, or the one that predicts a tenth of the centred ratings best."""
+        if self.regularization is not None:
+            return float(self.regularization)
+        if self.feedback == "implicit" or R.nnz < FEW:
+            return USUAL
+        rng = np.random.default_rng(0)
+        known, held = _divided(R, rng)
+        trial = clone(self)
+        best, chosen, learner = np.inf, USUAL, None
+        for share in SHARES:
+            trial.regularization_ = share * float(R.data.std(dtype=np.float64))
+            learner = learner or trial._from(known, rng)
+            learner.ridges = trial._ridge(learner.users), trial._ridge(learner.items)
+            for _ in range(TRIAL_SWEEPS):
+                learner.sweep()
+            error = _error(learner.U, learner.V, held, self._has_bias())
+            if error >= best:
+                break
+            best, chosen = error, trial.regularization_
+        return chosen
 
     def _adopt(self, learner: _Alternation) -> None:
         self.user_factors_, self.user_bias_ = self._split(learner.U)
@@ -441,6 +522,9 @@ class ALS(Completer, FactorRecommender, Estimator):
     def _has_bias(self) -> bool:
         return bool(self.bias) and self.feedback == "explicit"
 
+    def _bias_ridge(self) -> float | None:
+        return float(self.damping) if self._has_bias() else None
+
     def _alpha(self) -> float:
         return float(self.alpha) if self.feedback == "implicit" else -1.0
 
@@ -449,7 +533,7 @@ class ALS(Completer, FactorRecommender, Estimator):
 
     def _ridge(self, R: Any) -> np.ndarray:
         counts = np.diff(R.indptr) if self.scale_by_count else np.ones(R.shape[0])
-        return (self.regularization * counts).astype(R.dtype)
+        return (self.regularization_ * counts).astype(R.dtype)
 
     def _split(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._has_bias():
@@ -505,7 +589,7 @@ class ALS(Completer, FactorRecommender, Estimator):
         known = (self.item_factors_, self.item_bias_) if axis == 0 else (self.user_factors_, self.user_bias_)
         Y = np.column_stack(known) if self._has_bias() else known[0]
         F = np.zeros((R.shape[0], Y.shape[1]), Y.dtype)
-        options = {"alpha": self._alpha(), "bias": self._has_bias(), "steps": 2 * Y.shape[1]}
+        options = {"alpha": self._alpha(), "damping": self._bias_ridge(), "steps": 2 * Y.shape[1]}
         solve(R, F, Y, ridge=self._ridge(R), **options)
         return self._split(F)
 
@@ -604,7 +688,32 @@ class ALS(Completer, FactorRecommender, Estimator):
             z, A = ratings - self.mean_ - self.item_bias_[own.indices], rows.T @ rows
         else:
             z, A = 1 + self.alpha * ratings, Y.T @ Y + (rows.T * (self.alpha * ratings)) @ rows
-        return A + ridge * np.eye(len(A)), rows, z, float(self.mean_ + self.item_bias_[item])
+        ridges = np.full(len(A), ridge)
+        if self._has_bias():
+            ridges[-1] = self.damping
+        return A + np.diag(ridges), rows, z, float(self.mean_ + self.item_bias_[item])
+
+
+def _divided(R: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Return nine tenths of the ratings, as a matrix, and one tenth as users, items and ratings; of a part of many users."""
+    if R.nnz > MANY:
+        R = R[np.sort(rng.permutation(R.shape[0])[: max(1, int(R.shape[0] * MANY / R.nnz))])]
+    part = R.tocoo()
+    aside = rng.random(part.nnz) < 0.1
+    entries = lambda rows: (part.row[rows], part.col[rows], part.data[rows])
+    users, items, values = entries(~aside)
+    return sparse.csr_matrix((values, (users, items)), shape=R.shape), entries(aside)
+
+
+def _error(U: np.ndarray, V: np.ndarray, held: Any, bias: bool) -> float:
+    """Return the mean squared error on centred ratings."""
+    users, items, values = held
+    left, right = U[users], V[items]
+    if bias:
+        found = np.einsum("nk,nk->n", left[:, :-1], right[:, :-1]) + left[:, -1] + right[:, -1]
+    else:
+        found = np.einsum("nk,nk->n", left, right)
+    return float(np.mean((values - found) ** 2, dtype=np.float64))
 
 
 def _check_new(names: Any, known: np.ndarray, count: int, side: str) -> None:

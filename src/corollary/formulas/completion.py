@@ -300,7 +300,7 @@ def _solve_rows(A, mask, V, penalty):
     rows, columns = np.nonzero(mask)
     R = sparse.csr_matrix((A[rows, columns], (rows, columns)), shape=A.shape)
     U = np.zeros((len(A), V.shape[1]))  # explicit ratings are those with a negative alpha
-    solve(R, U, np.ascontiguousarray(V), alpha=-1.0, bias=False, ridge=np.full(len(A), penalty), steps=20)
+    solve(R, U, np.ascontiguousarray(V), alpha=-1.0, damping=None, ridge=np.full(len(A), penalty), steps=20)
     return U
 
 
