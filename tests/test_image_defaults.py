@@ -83,10 +83,28 @@ def test_masks_whose_classes_keep_to_a_side_are_not_mirrored():
     for mask in anywhere:
         r, c = rng.integers(0, 14, 2)
         mask[r : r + 6, c : c + 6] = 1
-    assert flips_of_masks(anywhere, 2) == {"flip": 0.5, "vertical_flip": 0.5}
+    shown = lambda masks: (masks + rng.normal(0, 0.1, masks.shape))[:, None]
+    assert flips_of_masks(shown(anywhere), anywhere, 2) == {"flip": 0.5, "vertical_flip": 0.5}
     sky = np.repeat(np.arange(20)[None, :, None] < 8, 60, 0) & np.ones((60, 20, 20), bool)
-    assert flips_of_masks(sky.astype(int), 2) == {"flip": 0.5}
-    assert flips_of_masks(sky.astype(int).swapaxes(1, 2), 2) == {"vertical_flip": 0.5}
+    sky, wall = sky.astype(int), sky.astype(int).swapaxes(1, 2)
+    assert flips_of_masks(shown(sky), sky, 2) == {"flip": 0.5}
+    assert flips_of_masks(shown(wall), wall, 2) == {"vertical_flip": 0.5}
+
+
+def test_masks_of_what_looks_otherwise_in_a_mirror_are_not_mirrored():
+    """Two classes are each other's mirror image: corners that open to the left and to the right."""
+    rng = np.random.default_rng(0)
+    images, masks = np.zeros((60, 1, 24, 24)), np.zeros((60, 24, 24), int)
+    for image, mask in zip(images, masks):
+        for k, (r, c) in enumerate(
+            ((rng.integers(0, 4), rng.integers(0, 16)), (rng.integers(12, 16), rng.integers(0, 16)))
+        ):
+            kind = (k + rng.integers(0, 2)) % 2
+            image[0, r, c : c + 8] = image[0, r + 7, c : c + 8] = 1
+            image[0, r : r + 8, c + 7 * kind] = 1
+            mask[r : r + 8, c : c + 8] = 1 + kind
+    images += rng.normal(0, 0.05, images.shape)
+    assert flips_of_masks(images, masks, 3) == {"vertical_flip": 0.5}
 
 
 def test_moves_against_numpy():

@@ -40,6 +40,11 @@ from corollary.vision.views import flips_of_labels, shift_of, some_of
 __all__ = ["ImageClassifier"]
 
 AUXILIARY_WEIGHT = 0.3
+PACE = {
+    "resnet": (2e-3, 0.05),
+    "densenet": (2e-3, 0.05),
+    "unet": (4e-3, 0.0),
+}  # rate and decay of nets whose layers are normalised
 UPDATES, UPDATES_TUNED = 600, 300  # that a net takes from the start, and from weights that are there already
 PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
 
@@ -77,15 +82,16 @@ class BaseImageEstimator(GradientTrained):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
-        rate = 2e-3
+        rate, decay = next((PACE[name] for name in PACE if str(self.net).startswith(name)), (2e-3, 0.0))
         if hasattr(
             self, "pretrained_"
         ):  # slowly, so that what was learned is kept; narrow nets take larger steps
-            rate = min(rate, 5e-5 * 768 / width_of(self.pretrained_))
+            rate, decay = min(2e-3, 5e-5 * 768 / width_of(self.pretrained_)), 0.0
         views = getattr(self, "augment_", None) or None
         return {
             "epochs": 15,
             "learning_rate": rate,
+            "weight_decay": decay,
             "batch_size": 64,
             "schedule": "cosine",
             "augment": views,

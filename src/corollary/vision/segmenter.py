@@ -170,7 +170,7 @@ class Segmenter(BaseImageEstimator):
         return TensorBatches(x, as_tensor(data.y), self._as_weight(self._weights(data)))
 
     def _allowed_views(self, data: Data) -> dict[str, Any]:
-        return {**flips_of_masks(data.y, len(self.classes_)), "shift": shift_of(*data.X.shape[2:])}
+        return {**flips_of_masks(data.X, data.y, len(self.classes_)), "shift": shift_of(*data.X.shape[2:])}
 
     def _aim(self) -> Any:
         return with_accuracy(CrossEntropy(len(self.classes_)))

@@ -7,11 +7,16 @@ counts), and accuracy :math:`a` on :math:`n` images against the share :math:`p` 
 
 .. math:: b - c \le 2 \sqrt{b + c} \quad\text{and}\quad a - p > 3 \sqrt{p (1 - p) / n}: \tag{1}
 
-mirrored images are no harder, and the features say something of the labels at all. A mask is mirrored with its image, so
-that only classes that keep to one side forbid it: with the mean place :math:`m_k` of class :math:`k`, from -1 at one edge to 1
-at the other, and :math:`s_k` its deviation from image to image over :math:`n_k` images, mirroring is allowed if for every class
+mirrored images are no harder, and the features say something of the labels at all. A mask is mirrored with its image. Classes
+that keep to one side forbid that: with the mean place :math:`m_k` of class :math:`k`, from -1 at one edge to 1 at the other, and
+:math:`s_k` its deviation from image to image over :math:`n_k` images, mirroring is allowed if for every class
 
-.. math:: |\bar m_k| \le \max\bigl(0.1,\; 4 s_k / \sqrt{n_k}\bigr). \tag{2}
+.. math:: |\bar m_k| \le \max\bigl(0.1,\; 4 s_k / \sqrt{n_k}\bigr); \tag{2}
+
+and so do classes that look otherwise when mirrored, as digits do: ridge regression on the filters' answers around a pixel classifies
+some pixels of each class, and with :math:`d_i` the share that is right in image :math:`i` less the share in its mirror image,
+
+.. math:: \bar d \le 2 s_d / \sqrt n. \tag{3}
 """
 
 from __future__ import annotations
@@ -26,7 +31,11 @@ from torch import Tensor
 __all__ = ["flips_of_labels", "flips_of_masks", "shift_of"]
 
 FLIPS = {"flip": -1, "vertical_flip": -2}  # and the axis that each turns
-MOST = 600  # images that are asked
+MOST, MOST_MASKS, PIXELS = (
+    600,
+    120,
+    8,
+)  # images that are asked, with masks, and pixels of each class in a mask
 FILTERS, SIDE, CELLS = 64, 32, 3  # random filters, the largest side they see, and cells along it
 CHUNK = 64  # images that are filtered at a time
 RIDGE = 0.1
@@ -92,26 +101,72 @@ def _features(x: Tensor, filters: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def _right(seen: list[Tensor], y: Tensor, n_classes: int) -> list[np.ndarray]:
-    """Return which images ridge regression on the other half's features classifies rightly, for each view."""
+def _right(seen: list[Tensor], y: Tensor, n_classes: int, even: Tensor | None = None) -> list[np.ndarray]:
+    """Return which rows ridge regression on the other half's features classifies rightly, for each view."""
     right = np.zeros((len(seen), len(y)), bool)
-    even, target = torch.arange(len(y)) % 2 == 0, F.one_hot(y, n_classes).float()
+    even = torch.arange(len(y)) % 2 == 0 if even is None else even
+    target = F.one_hot(y, n_classes).float()
     for fitted in (even, ~even):
         own = seen[0][fitted]
         mean, scale = own.mean(0), own.std(0).clamp(min=1e-6)
         a, base = (own - mean) / scale, target[fitted].mean(0)
-        kernel = a @ a.T / a.shape[1] + RIDGE * torch.eye(len(a))
-        weights = a.T @ torch.linalg.solve(kernel, target[fitted] - base) / a.shape[1]
+        weights = _ridge(a, target[fitted] - base)
         for found, view in zip(right, seen):
             guess = ((view[~fitted] - mean) / scale @ weights + base).argmax(1)
             found[(~fitted).numpy()] = (guess == y[~fitted]).numpy()
     return [*right]
 
 
-def flips_of_masks(codes: np.ndarray, n_classes: int) -> dict[str, float]:
-    """Return the probabilities of the flips that masks (n, h, w) of class codes allow, eq. 2."""
-    here = codes[np.random.default_rng(0).permutation(len(codes))[:MOST]]
-    return {name: 0.5 for name, axis in FLIPS.items() if not _one_sided(here, axis, n_classes)}
+def _ridge(a: Tensor, b: Tensor) -> Tensor:
+    """Return the weights of ridge regression, by the smaller of its two systems."""
+    n, d = a.shape
+    if n <= d:
+        return a.T @ torch.linalg.solve(a @ a.T / d + RIDGE * torch.eye(n), b) / d
+    return torch.linalg.solve(a.T @ a / d + RIDGE * torch.eye(d), a.T @ b) / d
+
+
+def flips_of_masks(images: np.ndarray, codes: np.ndarray, n_classes: int) -> dict[str, float]:
+    """Return the probabilities of the flips that images (n, c, h, w) and masks (n, h, w) of class codes allow, eqs. 2 and 3."""
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(codes))[:MOST]
+    allowed = {name: axis for name, axis in FLIPS.items() if not _one_sided(codes[rows], axis, n_classes)}
+    rows = rows[:MOST_MASKS]
+    if len(rows) < 20 or not allowed:
+        return dict.fromkeys(allowed, 0.5)
+    small = _small(images[rows])
+    factor = -(-min(images.shape[2:]) // SIDE)
+    masks = codes[rows][:, ::factor, ::factor][:, : small.shape[2], : small.shape[3]]
+    image, place, y = _pixels(masks, rng)
+    filters = _patches(small, rng)
+    seen = [_around(small, filters, axis)[image, place] for axis in (None, *allowed.values())]
+    plain, *flipped = _right(seen, torch.from_numpy(y), n_classes, torch.from_numpy(image) % 2 == 0)
+    worse = (
+        [plain[image == i].mean() - other[image == i].mean() for i in np.unique(image)] for other in flipped
+    )
+    kept = [np.mean(d) <= 2 * np.std(d) / len(d) ** 0.5 for d in worse]
+    return {name: 0.5 for name, keep in zip(allowed, kept) if keep}
+
+
+def _pixels(masks: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return some pixels of every class in every mask (n, h, w): their images, places in it, and classes."""
+    chosen = []
+    for i, mask in enumerate(masks.reshape(len(masks), -1)):
+        for k in np.unique(mask):
+            places = rng.permutation(np.flatnonzero(mask == k))[:PIXELS]
+            chosen += [(i, place, k) for place in places]
+    image, place, y = np.array(chosen).T
+    return image, place, y
+
+
+def _around(x: Tensor, filters: Tensor, flipped: int | None) -> Tensor:
+    """Return how often each filter answers, either way, around every pixel (n, h w, features); of images seen mirrored."""
+    found = []
+    for part in x.split(CHUNK):
+        part = part if flipped is None else part.flip(flipped)
+        z = F.conv2d(part, filters, padding="same")
+        cells = torch.cat([F.avg_pool2d(F.relu(sign * z - 0.5), 7, 1, 3) for sign in (1, -1)], 1)
+        found.append((cells if flipped is None else cells.flip(flipped)).flatten(2).transpose(1, 2))
+    return torch.cat(found)
 
 
 def _one_sided(codes: np.ndarray, axis: int, n_classes: int) -> bool:
