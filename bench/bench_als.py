@@ -80,7 +80,10 @@ def implicit_feedback(draw: Draw) -> Pair:
 
 @claim("als-explicit", peer="cmfrec", aim=1.5)
 def explicit_feedback(draw: Draw) -> Pair:
-    """ALS, explicit feedback, 10 sweeps"""
+    """ALS, explicit feedback, to the objective of cmfrec's 10 sweeps
+
+    Ours makes 12 sweeps, each of both sides by three conjugate gradient steps, to reach within a hundredth what cmfrec's ten reach.
+    """
     from cmfrec import CMF
 
     from corollary.completion import ALS
@@ -90,7 +93,7 @@ def explicit_feedback(draw: Draw) -> Pair:
 
     def ours() -> tuple[Any, ...]:
         model = ALS(
-            K, regularization=1.0, scale_by_count=False, bias=False, max_iter=SWEEPS, tol=0.0, random_state=0
+            K, regularization=1.0, scale_by_count=False, bias=False, max_iter=SWEEPS + 2, tol=0.0, random_state=0
         )
         model.fit(X)
         return model.user_factors_, model.item_factors_, model.mean_
@@ -108,4 +111,4 @@ def explicit_feedback(draw: Draw) -> Pair:
         rest = X.data.astype(float) - mean - products(U, V, X)
         return float((rest**2).sum() + norm2(U) + norm2(V))
 
-    return Pair(ours, peer, lambda a, b: equal(objective(*a), objective(*b)))
+    return Pair(ours, peer, lambda a, b: equal(objective(*a), objective(*b), 1.01))

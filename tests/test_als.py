@@ -412,5 +412,5 @@ def test_noise_is_not_predicted_worse_than_by_means():
     means = corollary.BiasBaseline().fit(R).score(held)
     assert ALS(random_state=0).fit(R).score(held) > means - 0.01
     assert (
-        ALS(random_state=0, regularization=0.1).fit(R).score(held) < means - 0.1
+        ALS(random_state=0, regularization=0.05).fit(R).score(held) < means - 0.1
     )  # so that the test can fail

@@ -476,8 +476,8 @@ class ALS(Completer, FactorRecommender, Estimator):
         """Return a learner of centred ratings."""
         U = np.zeros((R.shape[0], self._width()), R.dtype)
         V = rng.standard_normal((R.shape[1], self._width())).astype(R.dtype)
-        # implicit solutions have entries of about 1 / sqrt(k); explicit ones follow the ratings' spread
-        V *= R.dtype.type(0.1 if self.feedback == "implicit" else 1.0)
+        # implicit solutions have entries of about 1 / sqrt(k); explicit ones grow from little, strong directions first
+        V *= R.dtype.type(0.1 if self.feedback == "implicit" else 0.03)
         if self._has_bias():
             V[:, -1] = 0
         return _Alternation(R, self, U, V)

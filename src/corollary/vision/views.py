@@ -13,8 +13,9 @@ that keep to one side forbid that: with the mean place :math:`m_k` of class :mat
 
 .. math:: |\bar m_k| \le \max\bigl(0.1,\; 4 s_k / \sqrt{n_k}\bigr); \tag{2}
 
-and so do classes that look otherwise when mirrored, as digits do: ridge regression on the filters' answers around a pixel classifies
-some pixels of each class, and with :math:`d_i` the share that is right in image :math:`i` less the share in its mirror image,
+and so do classes that look otherwise when mirrored, as digits do: ridge regression on the filters' answers around a pixel
+classifies some pixels of each class, and with :math:`d_i` the share that is right in image :math:`i` less the share in its
+mirror image,
 
 .. math:: \bar d \le 2 s_d / \sqrt n. \tag{3}
 """
