@@ -29,6 +29,8 @@ from corollary.validation import check_target
 
 __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
 
+ENOUGH = 500  # rows of which a tenth says well enough when to stop
+
 
 class GradientTrained(Tunable, Estimator):
     """Base of all estimators trained by gradient descent, with a parameter ``training``.
@@ -187,6 +189,11 @@ class GradientTrained(Tunable, Estimator):
         if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
             raise errors.kind(name, "validation must be a tuple (X, y)", type(given).__name__)
         return self._further(*given)
+
+    def _stops_by_itself(self) -> bool:
+        """Whether a tenth of the rows says when to stop: without a ``training``, of ENOUGH rows in memory or more."""
+        alone = self.training is None and "_going_on" not in vars(self)
+        return alone and getattr(self, "n_samples_", 0) >= ENOUGH
 
     def _plan(self, n: int | None = None) -> Training:
         """Return the complete training settings; a model with a budget of updates takes batch size and epochs from n."""

@@ -42,7 +42,6 @@ from corollary.shapes import Array, Count, Dtype, List, Maybe
 
 __all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
 
-ENOUGH = 500  # rows of which a tenth says well enough when to stop
 
 
 # --- equations 2 and 3, for plain layers -----------------------------------------------------------------
@@ -164,13 +163,8 @@ class _BaseMLP(GradientTrained):
     @property
     def _training_defaults(self) -> dict[str, Any]:
         """Return what holds where the user says nothing; without a ``training`` a tenth of many rows says when to stop."""
-        alone = self.training is None and "_going_on" not in vars(self)
-        return {
-            "epochs": 100,
-            "learning_rate": 1e-3,
-            "batch_size": 32,
-            "early_stopping": alone and getattr(self, "n_samples_", 0) >= ENOUGH,
-        }
+        stops = self._stops_by_itself()
+        return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
 
     def _module(self) -> MLP:
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)

@@ -32,7 +32,7 @@ from corollary.losses import Draw, cross_entropy, exchanged, half_squared, weigh
 from corollary.networks.net import BaseNet, reads_integers
 from corollary.nn.mlp import MLP
 from corollary.roles import given_target
-from corollary.shapes import Array, Labels, List, Maybe, Text
+from corollary.shapes import Array, Count, Labels, List, Maybe, Text
 from corollary.validation import as_given, finite, to_numpy
 
 __all__ = ["MultiTaskNet", "Tasks", "Trunk"]
@@ -214,7 +214,8 @@ class MultiTaskNet(BaseNet):
     task_weight : dict, optional
         Maps names of tasks to their weight in the loss, 1 by default.
     training : Training, optional
-        How to descend.
+        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
+        epochs without a smaller loss on it end the fit.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -256,8 +257,8 @@ class MultiTaskNet(BaseNet):
     """
 
     role = "multi-task"
-    _training_defaults = {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32}
     _fitted = {
+        "n_samples_": Maybe(Count()),
         "tasks_": Labels(),
         "classes_": List(Maybe(Labels()), "tasks_"),
         "target_mean_": Array("tasks_"),
@@ -307,6 +308,12 @@ class MultiTaskNet(BaseNet):
     def partial_fit(self, X, y=None, sample_weight=None):
         """Train for one more epoch on these data, with the tasks, labels and scales of the first call."""
         return super().partial_fit(X, y, None, sample_weight)
+
+    @property
+    def _training_defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        """Return what holds where the user says nothing; without a ``training`` a tenth of many rows says when to stop."""
+        stops = self._stops_by_itself()
+        return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
 
     # --- targets -----------------------------------------------------------------------------------------
 
@@ -405,6 +412,7 @@ class MultiTaskNet(BaseNet):
     # --- learning ----------------------------------------------------------------------------------------
 
     def _measure(self, data: Data) -> None:
+        self.n_samples_ = len(data.X) if isinstance(data.X, np.ndarray) else 0
         if self.module is not None:
             super()._measure(data)
             return
