@@ -15,9 +15,39 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.subject import main_output, quiet
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
+from corollary.diagnose.trials import Trials
 
-__all__ = ["overflow"]
+__all__ = ["not_finite", "overflow"]
+
+
+def not_finite(exam: Exam) -> None:
+    """NaN or infinite values in inputs or targets."""
+    s = exam.subject
+    for part, samples in (("training", s.all_train), ("validation", s.all_valid)):
+        if samples is None:
+            continue
+        for name, t in [*samples.named, ("y", samples.y)]:
+            if not isinstance(t, Tensor) or not t.is_floating_point() or t.layout != torch.strided:
+                continue
+            bad = ~torch.isfinite(t)
+            count = int(bad.sum())
+            if not count:
+                continue
+            where = f"{part} {name}"
+            if t.ndim >= 2 and name != "y":
+                columns = torch.nonzero(
+                    bad.reshape(-1, t.shape[-1] if t.ndim != 4 else t[0].numel()).any(0)
+                ).ravel()
+                where += f", columns {columns[:8].tolist()}" if t.ndim == 2 else ""
+            rows = torch.nonzero(bad.reshape(len(t), -1).any(1)).ravel() if t.ndim else torch.zeros(1)
+            said = f"{count} of {t.numel()} values of the {where} are NaN or infinite, in {len(rows)} rows"
+            exam.find(
+                "not-finite-data", count / t.numel(), said, where=where, evidence={"rows": rows[:50].tolist()}
+            )
+            return
+
 
 ARITHMETIC = {
     "add", "sub", "mul", "div", "pow", "exp", "exp2", "expm1", "prod", "cumprod", "sum", "mean", "cumsum", "square", "var",
@@ -88,8 +118,6 @@ def _broken(exam: Exam, broken: list[str]) -> None:
 
 def _breaks_while_falling(exam: Exam) -> bool:
     """Whether the descent ends in NaN from a loss no higher than at the start: a rate that is too large raises it first."""
-    from corollary.diagnose.descent import Trials
-
     if exam.lab is None:
         return False
     trials = exam.facts.setdefault("trials", Trials(exam))
@@ -127,11 +155,9 @@ def _unfit(exam: Exam, net: nn.Module) -> tuple[float, str]:
 
 def _inside(exam: Exam) -> None:
     """Operations that overflow on the way though the output is finite, where the model does not do well all the same."""
-    from corollary.diagnose.graph import _fine
-
     s = exam.subject
     with torch.no_grad(), quiet(s.net), _Watch() as watch:
         s.call(s.net.eval(), s.train)
-    if watch.name and not _fine(exam):
+    if watch.name and not exam.fine:
         said = f"inside the net {watch.name} of finite numbers is not finite, for {watch.share:.0%} of the rows, in {watch.dtype}"
         exam.find("overflow", watch.share, said, where=watch.name, sure=0.9)

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from corollary.diagnose.subject import IGNORED, Samples
+from corollary.diagnose.samples import IGNORED, Samples
 from corollary.diagnose.tables import Reader
 
 __all__ = ["Baselines", "Problem", "baselines", "problem"]
@@ -135,6 +134,13 @@ class Baselines:
         if not self.problem.classes:
             return float(np.sqrt(2 / n))
         return float(np.sqrt(self.chance * (1 - self.chance) / n))
+
+    @property
+    def balanced(self) -> float:
+        """The mean recall of the best of them, on rows it did not see."""
+        y = self.problem.y
+        found = [self.labels[g.argmax(1)] for g in self.guesses.values()]
+        return max(float(np.mean([(said[y == k] == k).mean() for k in self.labels])) for said in found)
 
     @property
     def gain(self) -> float:
@@ -255,8 +261,3 @@ def _line(
     if labels is None:
         return inside[:, 0] + y.mean(), None if outside is None else outside[:, 0] + y.mean()
     return inside, outside
-
-
-def ridge_score(X: np.ndarray, y: np.ndarray) -> float:
-    """Return the share of variance that a line explains, in sample."""
-    return float(Ridge(1e-3).fit(X, y).score(X, y))

@@ -22,7 +22,8 @@ from torch import Tensor
 from corollary import errors
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.reading import prepared
-from corollary.diagnose.subject import main_output, quiet
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
 
 __all__ = ["Calibration", "calibration", "expected_error", "temperature"]
 

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.reading import prepared
-from corollary.diagnose.subject import Samples, Subject, quiet
+from corollary.diagnose.samples import Samples
+from corollary.diagnose.subject import Subject, quiet
 from corollary.theory.hessian import CHUNK, Density, Surface, density, eigenvalues, trace
 
 __all__ = ["Curvature", "Sharpness", "hessian", "sharpness", "surface_of"]

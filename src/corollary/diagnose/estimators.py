@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from corollary import errors
-from corollary.diagnose.subject import OWNER, Samples, Settings, Subject
+from corollary.diagnose.samples import Samples
+from corollary.diagnose.settings import OWNER, Settings
+from corollary.diagnose.subject import Subject
 
 __all__ = ["subject_of"]
 

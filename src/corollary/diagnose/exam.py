@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -16,13 +17,15 @@ from corollary.diagnose.lab import Lab
 from corollary.diagnose.objectives import labels_of, quality
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
-from corollary.diagnose.subject import Subject, main_output, quiet
+from corollary.diagnose.samples import kept, main_output
+from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.tables import Reader
 from corollary.diagnose.trace import Trace, trace
 
 __all__ = ["Exam"]
 
 TRACED = 256  # rows of a trace
+RARE = 0.7  # share of the commonest class from which accuracy says little
 
 
 class Exam:
@@ -145,9 +148,7 @@ class Exam:
                 target = s.target(samples)
                 keep = samples.counted
                 if samples.whole and not bool(keep.all()):
-                    from corollary.diagnose.subject import _kept
-
-                    out, target = _kept(out, keep), target[keep]
+                    out, target = kept(out, keep), target[keep]
                 found[f"{name} score"], found[f"{name} chance"] = quality(
                     s.criterion.answers(main_output(out)), target, s.task
                 )
@@ -165,6 +166,52 @@ class Exam:
         z, y = (z[keep], samples.y[keep]) if samples.whole else (z, samples.y)
         said, true, _ = labels_of(z, y, s.task)
         return float(np.mean([(said[true == k] == k).mean() for k in np.unique(true)]))
+
+    @property
+    def fine(self) -> bool:
+        """Whether the model does what simple models can, where it was not trained."""
+        base = self.baselines
+        score = self.valid_score if np.isfinite(self.valid_score) else self.score
+        if not np.isfinite(score):
+            return False
+        if base is None or not base.held:
+            return score > 0.9
+        reach = max(base.score, base.valid_score if np.isfinite(base.valid_score) else -1.0)
+        rare = base.chance > RARE and base.labels is not None and self.subject.task in ("classes", "binary")
+        if rare and self.balanced > max(0.6, base.balanced - 0.02):
+            return True  # it finds the rare classes, which a plain accuracy does not count
+        left = (1 - score) / max(1e-9, 1 - base.chance)
+        possible = (1 - reach) / max(1e-9, 1 - base.chance)
+        return left < possible * 1.1 + 0.03
+
+    @cached_property
+    def constant_loss(self) -> float:
+        """The loss of a constant answer, NaN where there is no such thing: entropy of the classes, variance of numbers."""
+        s = self.subject
+        y = s.target(s.train)
+        if s.task == "classes" and s.criterion.name in ("cross_entropy", "nll", "custom"):
+            labels = y.argmax(1).reshape(-1) if y.is_floating_point() else y.reshape(-1)
+            p = torch.bincount(labels[labels >= 0].long().cpu()).float()
+            p = p[p > 0] / p.sum()
+            return float(-(p * p.log()).sum())
+        if s.task in ("binary", "multilabel"):
+            m = float(y.float().mean())
+            return -(m * math.log(max(m, 1e-9)) + (1 - m) * math.log(max(1 - m, 1e-9)))
+        if s.task in ("regression", "reconstruction") and s.criterion.name in ("mse", "custom"):
+            return float((y.float() - y.float().mean(0)).square().mean())
+        return float("nan")
+
+    @property
+    def last_call(self) -> str:
+        """The operation that made the output, where it is one of the known ones."""
+        if self.trace is None:
+            return ""
+        z = main_output(self.trace.output).detach()
+        for c in reversed(self.trace.calls):
+            same = c.out.numel() == z.numel() and torch.equal(c.out.detach().reshape(-1), z.reshape(-1))
+            if c.out is z or same:
+                return c.name
+        return ""
 
     @property
     def score(self) -> float:

@@ -11,14 +11,52 @@ import torch
 from torch import Tensor
 
 from corollary import errors
-from corollary.diagnose import architecture, data, descent, graph, labels, objective, outcome, start
+from corollary.diagnose.arithmetic import not_finite, overflow
+from corollary.diagnose.batches import batch_norm_noise
+from corollary.diagnose.bottleneck import bottleneck
+from corollary.diagnose.columns import constant_features, duplicate_features
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.flow import gradients
+from corollary.diagnose.generative import mode_collapse, posterior_collapse
+from corollary.diagnose.graph import detached, frozen
+from corollary.diagnose.graphs import oversmoothing
+from corollary.diagnose.imbalance import imbalance
+from corollary.diagnose.interventions import interventions
+from corollary.diagnose.leak import target_leak
+from corollary.diagnose.loop import loop
+from corollary.diagnose.objective import double_softmax, wrong_loss
+from corollary.diagnose.outcome import capacity, miscalibrated, overfit
+from corollary.diagnose.outputs import output_range, stochastic_evaluation
+from corollary.diagnose.overlap import overlap
 from corollary.diagnose.ranking import ranked
 from corollary.diagnose.reading import prepared
+from corollary.diagnose.relation import relation
 from corollary.diagnose.report import Finding, Report
-from corollary.diagnose.subject import OWNER, Settings, Subject
+from corollary.diagnose.robustness import fragile
+from corollary.diagnose.scales import scaled_inputs, unscaled_inputs, unscaled_targets
+from corollary.diagnose.settings import OWNER, Settings
+from corollary.diagnose.shift import shift
+from corollary.diagnose.subject import Subject
+from corollary.diagnose.symmetry import symmetric
+from corollary.diagnose.units import dead_units, doubtful_units, saturated
+from corollary.diagnose.view import receptive_field
+from corollary.diagnose.widening import wider_view
 
 __all__ = ["diagnose"]
+
+# The checks by family, upstream first: what comes first is known to those that come later.
+CHECKS = {
+    "data": (
+        not_finite, overflow, unscaled_inputs, unscaled_targets, constant_features, duplicate_features, overlap, shift,
+    ),
+    "objective": (stochastic_evaluation, double_softmax, wrong_loss, output_range),
+    "graph": (detached, frozen, loop),
+    "labels": (target_leak, relation, imbalance),
+    "start": (symmetric, dead_units, saturated, gradients),
+    "architecture": (oversmoothing, receptive_field, bottleneck, batch_norm_noise),
+    "descent": (scaled_inputs, doubtful_units, interventions),
+    "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity),
+}  # fmt: skip
 
 
 def diagnose(
@@ -102,9 +140,8 @@ def examine(exam: Exam) -> None:
     """Run every check, upstream first."""
     if exam.subject.error is not None:
         exam.notes.append(Finding("forward", "info", said=forward_said(exam.subject)))
-    families = (data, objective, graph, labels, start, architecture, descent, outcome)
-    for family in families:
-        for check in family.CHECKS:
+    for family in CHECKS.values():
+        for check in family:
             exam.try_(check)
 
 

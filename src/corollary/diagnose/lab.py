@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from corollary.diagnose.objectives import quality
-from corollary.diagnose.subject import Samples, Subject, main_output, quiet
+from corollary.diagnose.samples import Samples, kept, main_output
+from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.trace import RANDOM
 
 __all__ = ["Lab", "Result"]
@@ -94,9 +95,7 @@ class Lab:
             keep = samples.counted
             z = main_output(out)
             if samples.whole and not bool(keep.all()):
-                from corollary.diagnose.subject import _kept
-
-                out, target = _kept(out, keep), target[keep]
+                out, target = kept(out, keep), target[keep]
                 z = main_output(out)
             loss = float(self.subject.criterion(out, target))
             score, _ = quality(self.subject.criterion.answers(z), target, self.subject.task)

@@ -21,7 +21,8 @@ from torch import Tensor
 from corollary import errors
 from corollary.diagnose.lab import Lab
 from corollary.diagnose.reading import prepared
-from corollary.diagnose.subject import Subject, main_output, quiet
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import Subject, quiet
 
 __all__ = ["Memorisation", "memorisation"]
 

@@ -1,25 +1,20 @@
-"""Faults of the objective: what the loss is given, what it rewards, what outputs can reach, whether they stand still."""
+"""What the loss is given and what it rewards: probabilities in place of logits, a loss that does not fit the target."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.subject import IGNORED, Samples, copied, main_output, quiet
+from corollary.diagnose.samples import main_output
 
-__all__ = ["CHECKS"]
+__all__ = ["class_axis", "double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 ROWS = 256
-
-
-def _part(samples: Samples, rows: int = ROWS) -> Samples:
-    return samples if samples.whole or samples.n <= rows else samples.take(np.arange(rows))
 
 
 def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
@@ -43,7 +38,8 @@ def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
     return None
 
 
-def _class_axis(z: Tensor, y: Tensor) -> int:
+def class_axis(z: Tensor, y: Tensor) -> int:
+    """Return the axis of an output on which its classes lie."""
     if (
         z.ndim > 2
         and not y.is_floating_point()
@@ -65,7 +61,7 @@ def double_softmax(exam: Exam) -> None:
     if kind is None and s.criterion.name == "custom" and s.task == "classes":
         kind = "maybe"
     if kind in ("cross_entropy", "maybe") and z.ndim >= 2 and not (y.is_floating_point() and y.ndim < z.ndim):
-        axis = _class_axis(z, y)
+        axis = class_axis(z, y)
         if z.shape[axis] < 2:
             return
         sums = z.sum(axis)
@@ -75,7 +71,7 @@ def double_softmax(exam: Exam) -> None:
             said = f"outputs are probabilities already (rows sum to 1 within {off:.0e}), and the loss applies a softmax to them"
             exam.find("double-softmax", 1 - off, said, where="output")
     elif kind == "bce_with_logits":
-        last = _last_call(exam)
+        last = exam.last_call
         bounded = bool(((z >= 0) & (z <= 1)).all())
         if bounded and (last == "sigmoid" or float(z.std()) > 1e-4) and last in ("sigmoid", "softmax", ""):
             said = "outputs lie between 0 and 1 already, and the loss applies a sigmoid to them"
@@ -95,22 +91,6 @@ def _maximum_at_logits(exam: Exam, z: Tensor, y: Tensor) -> bool:
     except (RuntimeError, ValueError, IndexError):
         return False
     return abs(value - float(F.cross_entropy(ideal, y.long()))) < 1e-2
-
-
-def _last_call(exam: Exam) -> str:
-    """Return the operation that made the output, where it is one of the known ones."""
-    if exam.trace is None or not exam.trace.calls:
-        return ""
-    z = main_output(exam.trace.output)
-    for c in reversed(exam.trace.calls):
-        if c.out is z or (c.out.shape == z.shape and torch.equal(c.out.detach(), z.detach())):
-            return c.name
-        if c.out.numel() == z.numel() and torch.equal(c.out.detach().reshape(-1), z.detach().reshape(-1)):
-            return c.name
-    return ""
-
-
-# --- wrong loss ------------------------------------------------------------------------------------------
 
 
 def wrong_loss(exam: Exam) -> None:
@@ -165,8 +145,6 @@ def _ordered(exam: Exam) -> bool:
     if base is None or not base.held:
         return True
     if base.problem.classes:
-        from corollary.diagnose.baselines import Problem, baselines
-
         p = base.problem
         as_numbers = baselines(Problem(p.X, p.y.astype(float), False, p.rows), None, 30)
         return as_numbers.score > 0.9 or as_numbers.score > base.gain
@@ -294,188 +272,3 @@ def _broadcast(exam: Exam, z: Tensor, y: Tensor) -> None:
             repair={"loss": "mse"},
             sure=1.0 if s.criterion.custom else 0.8,
         )
-
-
-# --- range -----------------------------------------------------------------------------------------------
-
-
-def _last_layer(exam: Exam, net: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of the last module with weights, in the order of calls."""
-    if exam.trace is None:
-        return []
-    parts = dict(net.named_modules())
-    for c in reversed(exam.trace.calls):
-        if (
-            c.name in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
-            and c.where in parts
-        ):
-            own = list(parts[c.where].parameters(recurse=False))
-            if own:
-                return own
-    return []
-
-
-def reachable(exam: Exam) -> tuple[Tensor, Tensor] | None:
-    """Return the least and greatest outputs that large weights of the last layer reach, per output."""
-    s = exam.subject
-    net = copied(s.net).float()
-    own = _last_layer(exam, net)
-    if not own:
-        return None
-    before = [p.detach().clone() for p in own]
-    found = []
-    with torch.no_grad(), quiet(net):
-        rows = _part(s.train)
-        for factor in (1e4, -1e4):
-            for p, b in zip(own, before):
-                noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
-                p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
-            found.append(main_output(s.call(net.eval(), rows)).detach().float().cpu())
-    z = torch.cat(found)
-    z = z.reshape(len(z), -1)
-    return z.min(0).values, z.max(0).values
-
-
-def output_range(exam: Exam) -> None:
-    """Targets that no weights of the last layer can reach."""
-    s = exam.subject
-    target = s.target(s.train)
-    z = main_output(s.output)
-    if s.net is None or z is None or not isinstance(target, Tensor) or exam.has("double-softmax"):
-        return
-    if s.task == "density" or not bool(torch.isfinite(z).all()):
-        return
-    ends = reachable(exam)
-    if ends is None:
-        return
-    low, high = ends
-    z = z.detach().float().cpu()
-    if s.task in ("regression", "reconstruction"):
-        y = target.detach().float().cpu()
-        if y.numel() != z.numel():
-            return
-        y = y.reshape(len(y), -1)
-        y = y[(y != IGNORED).all(1)]
-        spread = float(y.std()) or 1.0
-        slack = 0.02 * spread
-        bounded = (high - low) < 1e3 * (spread + float(y.abs().max()))
-        below = (
-            (y < low.min() - slack)
-            if float(low.min()) > -1e3 * (spread + 1)
-            else torch.zeros_like(y, dtype=torch.bool)
-        )
-        above = (
-            (y > high.max() + slack)
-            if float(high.max()) < 1e3 * (float(y.abs().max()) + 1)
-            else torch.zeros_like(y, dtype=torch.bool)
-        )
-        share = float((below | above).float().mean())
-        exam.facts["output range"] = [float(low.min()), float(high.max())]
-        limit = 0.01 if s.task == "regression" else 0.03
-        if share > limit:
-            said = (
-                f"{share:.1%} of the targets lie outside {float(low.min()):.3g} to {float(high.max()):.3g}, "
-                "beyond which the last activation lets no output"
-            )
-            exam.find("output-range", share, said, where=_last_call(exam) or "output")
-        elif bool(bounded.any()) and share == 0:
-            exam.facts["bounded output"] = True
-        return
-    width = float((high - low).max())
-    exam.facts["output range"] = [float(low.min()), float(high.max())]
-    last = _last_call(exam)
-    if s.task == "classes" and z.ndim >= 2 and s.criterion.name in ("cross_entropy", "custom"):
-        k = z.shape[_class_axis(z, target)]
-        least = float(np.log1p((k - 1) * np.exp(-min(width, 50.0))))
-        if width < 20 and least > 0.1 * np.log(k):
-            said = f"logits can only span {width:.3g}, so that the loss stays above {least:.3g} whatever is learned"
-            exam.find("output-range", width, said, where=last or "output")
-            return
-    if s.task in ("classes", "binary", "multilabel") and s.criterion.name in (
-        "cross_entropy",
-        "bce_with_logits",
-        "custom",
-    ):
-        floor = float(low.min())
-        stuck = float((z <= floor + 1e-9).float().mean()) if floor > -1.0 else 0.0
-        if floor > -1e-6 and float(high.max()) > 100 and (stuck > 0.15 or s.task != "classes"):
-            said = (
-                f"outputs cannot be negative, and {stuck:.0%} of them are at zero, where no gradient passes"
-            )
-            exam.find("output-range", stuck, said, where=last or "output")
-        elif s.task != "classes" and width < 5:
-            said = f"logits can only span {float(low.min()):.3g} to {float(high.max()):.3g}"
-            exam.find("output-range", width, said, where=last or "output")
-
-
-# --- evaluation ------------------------------------------------------------------------------------------
-
-
-def stochastic_evaluation(exam: Exam) -> None:
-    """Outputs that change from call to call, or with the other rows of the batch."""
-    s = exam.subject
-    if s.given is None or s.output is None:
-        return
-    generative = any(hasattr(s.given, n) for n in ("encode", "sample"))
-    rows = _part(s.train, 64)
-    if rows.whole:
-        outs = _twice(exam, rows, rows)
-    else:
-        outs = _twice(exam, rows, rows)
-    change = _relative(*outs)
-    if change > 1e-4 and not generative:
-        said = f"two calls on the same rows differ by {change:.1%} of the outputs' size"
-        exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
-        return
-    if rows.whole or rows.n < 8:
-        return
-    half = rows.take(np.arange(rows.n // 2))
-    net = copied(s.given)
-    net.train(s.mode)
-    _restore_modes(s.given, net)
-    with torch.no_grad(), quiet(net):
-        whole, part = main_output(s.call(net, rows)), main_output(s.call(net, half))
-    if whole.ndim and part.ndim and len(whole) == rows.n and len(part) == half.n:
-        change = _relative(whole[: half.n], part)
-        if change > 1e-2 and not generative:
-            said = f"outputs change by {change:.1%} with what else is in the batch"
-            exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
-
-
-def _restore_modes(given: nn.Module, net: nn.Module) -> None:
-    for a, b in zip(given.modules(), net.modules()):
-        b.training = a.training
-
-
-def _twice(exam: Exam, first: Samples, second: Samples) -> tuple[Tensor, Tensor]:
-    s = exam.subject
-    outs = []
-    for seed, rows in ((1, first), (2, second)):
-        net = copied(s.given)
-        _restore_modes(s.given, net)
-        with torch.no_grad(), quiet(net):
-            torch.manual_seed(seed)
-            outs.append(main_output(s.call(net, rows)).detach().float())
-    return outs[0], outs[1]
-
-
-def _relative(a: Tensor, b: Tensor) -> float:
-    if a.shape != b.shape:
-        return 0.0
-    a, b = a.float(), b.float()
-    both = torch.isfinite(a) & torch.isfinite(b)
-    if not bool(both.any()):
-        return 0.0
-    size = float(a[both].std(unbiased=False)) + 1e-3 * float(a[both].abs().mean()) + 1e-12
-    return float((a - b)[both].abs().mean()) / size
-
-
-def _noisy(given: nn.Module) -> str:
-    kinds = (nn.Dropout, nn.Dropout2d, nn.modules.batchnorm._BatchNorm, nn.AlphaDropout)
-    return (
-        ", ".join([n for n, m in given.named_modules() if isinstance(m, kinds) and m.training][:4])
-        or "forward"
-    )
-
-
-CHECKS: tuple[Any, ...] = (stochastic_evaluation, double_softmax, wrong_loss, output_range)

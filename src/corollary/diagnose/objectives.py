@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corollary import errors
+from corollary.diagnose.samples import main_output
 
 __all__ = ["Criterion", "criterion_of", "guessed"]
 
@@ -56,8 +57,6 @@ class Criterion:
             if isinstance(value, dict):
                 value = value.get("loss", next(iter(value.values())))
             return value.mean() if value.ndim else value
-        from corollary.diagnose.subject import main_output
-
         z = main_output(out)
         if (
             self.name == "none"
@@ -72,8 +71,6 @@ class Criterion:
 
     def each(self, out: Any, target: Any) -> Tensor | None:
         """Return one loss per sample, where the loss has a name."""
-        from corollary.diagnose.subject import main_output
-
         z = main_output(out)
         if self.name in ("custom", "none") or z is None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Lab
 from corollary.diagnose.objectives import NAMES, Criterion, criterion_of, labels_of
-from corollary.diagnose.subject import Samples, Subject, main_output, quiet, redraw
+from corollary.diagnose.samples import Samples, main_output
+from corollary.diagnose.subject import Subject, quiet, redraw
 
 __all__ = ["PROVABLE", "proved"]
 
@@ -67,9 +69,7 @@ def repaired(subject: Subject, used: dict[str, Any]) -> Subject:
         train, valid = change(train), None if valid is None else change(valid)
     if "roll_targets" in used and isinstance(train.y, Tensor):
         shift = int(used["roll_targets"])
-        train = Samples(
-            train.args, train.kwargs, train.y.flip(0) if shift == 0 else train.y.roll(-shift, 0), train.n
-        )
+        train = replace(train, y=train.y.flip(0) if shift == 0 else train.y.roll(-shift, 0))
     other = object.__new__(Subject)
     other.__dict__.update(subject.__dict__)
     other.train, other.valid = train, valid
@@ -94,7 +94,7 @@ def _data_changes(subject: Subject, used: dict[str, Any]) -> list[Callable[[Samp
         changes.append(lambda s: s.replaced((s.x - mean.to(s.x)) / std.to(s.x)))
     if "standardise_targets" in used and isinstance(y, Tensor):
         centre, scale = y.float().mean(0), y.float().std(0).clamp_min(1e-12)
-        changes.append(lambda s: Samples(s.args, s.kwargs, (s.y.float() - centre) / scale, s.n))
+        changes.append(lambda s: replace(s, y=(s.y.float() - centre) / scale))
     return changes
 
 
@@ -166,14 +166,7 @@ class Training:
         with quiet(net), torch.enable_grad():
             for _ in range(self.steps):
                 rows = self.lab._batch(rng, size)
-                inputs = (
-                    rows.kwargs
-                    if not rows.args
-                    else rows.args[0]
-                    if len(rows.args) == 1
-                    else tuple(rows.args)
-                )
-                s.step(net, (inputs, rows.y))
+                s.step(net, (rows.inputs, rows.y))
         return self.measured(net)
 
     def _best(self, net: nn.Module, plan: dict[str, Any]) -> dict[str, float]:

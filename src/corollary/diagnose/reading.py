@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.diagnose.subject import IGNORED, OWNER, Samples, Settings, Subject, unwrapped
+from corollary.diagnose.samples import IGNORED, Samples
+from corollary.diagnose.settings import OWNER, Settings
+from corollary.diagnose.subject import Subject, unwrapped
 
 __all__ = ["prepared", "read"]
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from corollary.diagnose.subject import Samples
+from corollary.diagnose.samples import Samples
 
 __all__ = ["Graph", "Reader", "dense", "graph_of"]
 

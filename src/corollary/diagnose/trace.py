@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from corollary.diagnose.subject import Samples, Subject, main_output, quiet
+from corollary.diagnose.samples import Samples, main_output
+from corollary.diagnose.subject import Subject, quiet
 
 __all__ = ["Call", "Trace", "trace"]
 
@@ -217,7 +218,7 @@ def sensitivity(
             x = x.detach().clone().requires_grad_(True)
             s = s.replaced(x)
         with recorder:
-            out = main_output(net(*s.args, **s.kwargs))
+            out = main_output(s.call(net))
         if not isinstance(x, Tensor) or not x.is_floating_point():
             x = next((c.out for c in recorder.calls if c.name in ("embedding", "embedding_bag")), None)
         if x is None or out is None or not out.requires_grad or not x.requires_grad:

@@ -14,7 +14,6 @@ from torch import nn
 
 from corollary.diagnose.descent import GOOD, Trials
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.graph import _fine
 from corollary.diagnose.lab import Result
 from corollary.diagnose.subject import quiet, redraw
 
@@ -35,9 +34,7 @@ def wider_view(exam: Exam) -> None:
     settled = any(sure >= 0.75 for sure in exam.sure.values())
     chance = exam.performance.get("train chance", 0.0)
     score = exam.valid_score if math.isfinite(exam.valid_score) else exam.score
-    fine = _fine(exam) and score > chance + CLEAR * (
-        1 - chance
-    )  # as good as others, and not because none can
+    fine = exam.fine and score > chance + CLEAR * (1 - chance)  # as good as others, and not because none can
     if settled or fine or not any(isinstance(m, KINDS) for m in s.net.modules()):
         return
     trials = exam.facts.setdefault("trials", Trials(exam))

@@ -1,0 +1,106 @@
+"""Layers far narrower than those around them, behind which the answer is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from corollary.diagnose.baselines import Problem, baselines, problem
+from corollary.diagnose.exam import TRACED, Exam
+from corollary.diagnose.tables import dense
+from corollary.diagnose.trace import WEIGHTED
+
+__all__ = ["bottleneck"]
+
+
+def bottleneck(exam: Exam) -> None:
+    """A layer far narrower than those around it, behind which the answer is gone."""
+    s, t = exam.subject, exam.trace
+    if t is None or s.net is None:
+        return
+    states = []
+    for c in t.calls:
+        if c.name in WEIGHTED and c.out.ndim >= 2:
+            states.append((c.where, c.units.shape[1], c))
+    if len(states) < 2:
+        return
+    x = s.train.x
+    inputs = x.shape[1] if isinstance(x, Tensor) and x.ndim == 2 else 10**6
+    widths = [w for _, w, _ in states]
+    inner = list(range(len(widths) - 1))
+    narrow = min(inner, key=lambda i: widths[i])
+    width = widths[narrow]
+    before = max([*widths[:narrow], min(inputs, 10**4)])
+    after = max(widths[narrow + 1 :])
+    exam.facts["narrowest"] = [states[narrow][0], width, before, after]
+    outputs = widths[-1]
+    hour_glass = (
+        max(widths[:narrow], default=0) >= 4 * width and max(widths[narrow + 1 : -1], default=0) >= 4 * width
+    )
+    inner_narrow = hour_glass or (max(widths[:narrow], default=0) >= 8 * width)
+    code = s.task == "reconstruction" and after >= 2 * width and before >= 2 * width
+    if not (inner_narrow or code):
+        return
+    if s.task == "reconstruction":
+        if hasattr(s.net, "encode"):
+            return  # a variational code is narrow by design, and as wide as its prior lets it
+        _narrow_code(exam, states[narrow][0], width)
+        return
+    if width >= 16 or exam.fine:
+        return
+    upstream = next((i for i in range(narrow - 1, -1, -1) if widths[i] >= 4 * width), None)
+    lost = _lost(exam, None if upstream is None else states[upstream][2], states[narrow][2])
+    exam.facts["lost in narrow layer"] = lost
+    if lost is None or lost[0] > lost[1] + 0.06 or width <= max(2, (outputs - 1) // 3):
+        said = f"{states[narrow][0]} is {width} wide between {before} and {after}"
+        said += (
+            ""
+            if lost is None
+            else f"; a simple model gains {lost[0]:.2f} before it and {lost[1]:.2f} after it"
+        )
+        exam.find("bottleneck", width, said, where=states[narrow][0], sure=0.85, repair={"width": 4 * width})
+
+
+def _lost(exam: Exam, before: Any, after: Any) -> tuple[float, float] | None:
+    """Return what simple models gain from the states before and after a layer."""
+    s = exam.subject
+    y = s.train.y
+    if not isinstance(y, Tensor) or before is None:
+        return None
+    # the states are of the traced rows
+    rows = np.arange(s.train.n)
+    if not s.train.whole and s.train.n > TRACED:
+        rows = np.sort(np.random.default_rng(3).choice(s.train.n, TRACED, replace=False))
+    p = problem(s.train, s.task, exam.reader, rows=rows)
+    if p is None or len(p.rows) != len(rows):
+        return None
+
+    def gain(c: Any) -> float:
+        h = c.out.detach().float()
+        if len(h) != len(rows):
+            return float("nan")
+        h = h.reshape(len(h), -1).cpu().numpy()
+        return baselines(Problem(h[:, :400], p.y, p.classes, p.rows), None, 30).gain
+
+    return gain(before), gain(after)
+
+
+def _narrow_code(exam: Exam, where: str, width: int) -> None:
+    """A code that is smaller than the data's own dimension: what PCA of that size keeps, and of a larger one."""
+    s = exam.subject
+    flat = dense(s.train.x).reshape(s.train.n, -1)
+    flat = flat - flat.mean(0)
+    spectrum = np.square(np.linalg.svd(flat[:1000], compute_uv=False))
+    kept = np.cumsum(spectrum) / spectrum.sum()
+    score = exam.score
+    exam.facts["code"] = {"width": width, "kept": float(kept[min(width, len(kept)) - 1]), "score": score}
+    linear = float(kept[min(width, len(kept)) - 1])
+    double = float(kept[min(4 * width, len(kept)) - 1])
+    if score < 0.8 and linear < 0.8 and double > linear + 0.1 and score > linear - 0.25:
+        said = (
+            f"{width} numbers keep {linear:.0%} of the variance, {4 * width} would keep {double:.0%}; "
+            f"the model explains {score:.0%}"
+        )
+        exam.find("bottleneck", width, said, where=where, sure=0.85, repair={"latent": 4 * width})

@@ -1,0 +1,109 @@
+"""Columns that never change, and columns that repeat another one."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.tables import dense
+
+__all__ = ["columns", "constant_features", "duplicate_features"]
+
+NEAR_ZERO = 1e-7
+
+
+def columns(x: Tensor, most: int = 4000, steps_last: bool = False) -> np.ndarray:
+    """Return a real input as (rows, features): channels of images and of sequences are features."""
+    a = dense(x.movedim(1, 2) if steps_last and x.ndim == 3 else x)
+    if a.ndim == 1:
+        a = a[:, None]
+    elif a.ndim == 3:
+        a = a.reshape(-1, a.shape[-1])
+    elif a.ndim >= 4:
+        a = np.moveaxis(a, 1, -1).reshape(-1, a.shape[1])
+    if len(a) > most:
+        a = a[np.random.default_rng(0).choice(len(a), most, replace=False)]
+    return a
+
+
+def _table(exam: Exam) -> np.ndarray | None:
+    """Return the features of a table, of nodes, or the channels of sequences and images."""
+    x = exam.subject.train.x
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or len(x) < 5:
+        return None
+    return columns(x, steps_last=exam.steps_last)
+
+
+def _sparse(table: np.ndarray) -> bool:
+    """Whether most entries are the same small number: pixels, counts, indicators."""
+    low = table.min(0)
+    return float((table == low).mean()) > 0.25
+
+
+def constant_features(exam: Exam) -> None:
+    """Columns that never change."""
+    table = _table(exam)
+    if table is None:
+        return
+    x = exam.subject.all_train.x
+    full = dense(x) if x.ndim == 2 else table
+    still = np.flatnonzero(np.ptp(full, axis=0) <= NEAR_ZERO * (1 + np.abs(full[0])))
+    if not len(still) or len(still) == full.shape[1]:
+        return
+    rest = np.delete(full, still, axis=1)
+    lowest = float(full.min())  # the background, which is zero only before pixels are shifted
+    held = full[0, still]
+    zero = still[(np.abs(held) < NEAR_ZERO) | (held <= lowest + NEAR_ZERO * (1 + abs(lowest)))]
+    natural = _sparse(rest) or (x.ndim == 2 and _pixels(full))
+    counted = np.setdiff1d(still, zero) if natural else still
+    if natural and len(zero) and len(zero) > 0.5 * full.shape[1]:
+        counted = still
+    if not len(counted):
+        return
+    said = f"{len(counted)} of {full.shape[1]} columns have one value only"
+    exam.find("constant-features", len(counted), said, where=f"columns {counted[:10].tolist()}",
+              repair={"drop_columns": counted.tolist()})  # fmt: skip
+
+
+def _pixels(full: np.ndarray) -> bool:
+    """Whether the columns look like the pixels of an image: a square number of them, neighbours alike."""
+    side = round(full.shape[1] ** 0.5)
+    if side * side != full.shape[1] or side < 5:
+        return False
+    std = full.std(0)
+    z = (full - full.mean(0)) / np.where(std > 1e-9, std, 1)
+    z = z.reshape(len(z), side, side)
+    alive = np.mean(std > 1e-9)
+    across, down = np.mean(z[:, :, 1:] * z[:, :, :-1]), np.mean(z[:, 1:] * z[:, :-1])
+    return float(max(across, down)) > 0.15 * alive
+
+
+def duplicate_features(exam: Exam) -> None:
+    """Columns that repeat another one, up to scale and sign."""
+    table = _table(exam)
+    if table is None or table.shape[1] < 2 or table.shape[1] > 3000:
+        return
+    x = exam.subject.train.x
+    if x.ndim >= 4 and table.shape[1] <= 4:
+        return  # grey images with three channels
+    std = table.std(0)
+    alive = np.flatnonzero(std > 1e-9 * (1 + np.abs(table).max(0)))
+    z = (table[:, alive] - table[:, alive].mean(0)) / std[alive]
+    few = np.array([len(np.unique(column[:500])) for column in table[:, alive].T])
+    R = np.abs(z.T @ z / len(z))
+    np.fill_diagonal(R, 0)
+    R[few <= 2] = 0  # indicators of two categories mirror each other
+    R[:, few <= 2] = 0
+    pairs = np.argwhere(np.triu(R > 0.9995))
+    limit = 0.9995
+    if not len(pairs):
+        return
+    if _pixels(table) or (_sparse(table) and len(pairs) < 0.05 * len(alive)):
+        return
+    repeated = sorted({int(alive[j]) for _, j in pairs})
+    said = f"{len(repeated)} of {table.shape[1]} columns repeat another one (correlation above {limit})"
+    first = [[int(alive[i]), int(alive[j])] for i, j in pairs[:10]]
+    exam.find(
+        "duplicate-features", len(repeated), said, where=f"columns {first}", repair={"drop_columns": repeated}
+    )

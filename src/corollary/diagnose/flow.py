@@ -1,0 +1,191 @@
+"""Gradients that vanish or explode, over the layers and over the steps of a recurrent net.
+
+They are looked for where the weights are now and, if it is known, where they began.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.trace import Call, Trace, rms, sensitivity
+from corollary.diagnose.view import parts_score
+
+__all__ = ["gradients"]
+
+GROWS = 100.0  # of the derivative by the first steps over that by the last
+GROWN = (
+    30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
+)
+RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
+
+
+def learned(exam: Exam, share: float = 0.9) -> bool:
+    """Whether such a share of what is possible was learned of the training rows, be it by heart."""
+    return exam.score > share + (1 - share) * exam.performance.get("train chance", 0.0)
+
+
+def flow(t: Trace) -> list[tuple[str, float, float]]:
+    """Return for every layer with weights the size of its output and of the gradient there."""
+    return [(c.where, rms(c.out), rms(c.gradient)) for c in t.layers() if c.gradient is not None]
+
+
+def decay(t: Trace) -> float:
+    """Return the gradient at the first layer as a share of that at the last one."""
+    calls = [c for c in t.layers() if c.gradient is not None]
+    if len(calls) < 2 or not rms(calls[-1].gradient):
+        return 1.0
+    top = max(calls[-2:], key=lambda c: rms(c.gradient))
+    low = min(calls[:2], key=lambda c: rms(c.gradient))
+    ratio = rms(low.gradient) / rms(top.gradient)
+    spread = math.sqrt(
+        max(1.0, places(low) / places(top))
+    )  # a mean over places divides the gradient among them
+    return ratio if ratio >= 1 else min(1.0, ratio * spread)
+
+
+def places(c: Call) -> float:
+    """Return how many times a layer's units are there for one row: at pixels or steps."""
+    return c.out.numel() / max(1, len(c.out) * c.units.shape[1])
+
+
+def gradients(exam: Exam) -> None:
+    """Gradients that shrink or grow by orders of magnitude on the way back."""
+    t, s = exam.trace, exam.subject
+    broken = exam.facts.get("weights broken")
+    if t is None or exam.has("overflow") or (broken and s.initial is None):
+        return
+    if broken:  # what it became cannot be looked at; where it began can
+        t = exam.traced(s.twin("initial"))
+    rows = flow(t)
+    exam.facts["flow"] = rows
+    ratio = decay(t)
+    began = None
+    if s.initial is not None:
+        try:
+            began = decay(exam.traced(s.twin("initial")))
+        except Exception:
+            began = None
+    exam.facts["gradient ratio"], exam.facts["gradient ratio at the start"] = ratio, began
+    if len(rows) >= 3:
+        _depth(exam, rows, ratio, began)
+    if not exam.has("vanishing-gradient", "exploding-gradient"):
+        _steps(exam)
+
+
+def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> None:
+    where = rows[0][0]
+    growth = rows[-1][1] / max(rows[0][1], 1e-30)
+    sizes = [r[1] for r in rows]
+    well = exam.fine
+    seen = [r for r in (ratio, began) if r is not None and math.isfinite(r)]
+    if (
+        min(seen) < RATIO
+        and not learned(exam)
+        and not (well and ratio > 1e-2)
+        and not exam.has("dead-units", "symmetric-initialisation")
+    ):
+        if well and ratio > RATIO:
+            return
+        worst = min(seen)
+        said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
+        sure = 0.9 if not exam.has("saturated-units") else 0.6
+        if began is not None and began >= RATIO:
+            sure = 0.5  # it came on the way: something else brought it about
+        exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
+                  evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
+    elif (
+        max(seen)
+        > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
+        or (growth > 1e4 and max(sizes) > 1e3)
+        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
+        or _swamped(exam, rows, growth)
+    ):
+        value = max(*seen, growth)
+        said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
+        exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
+                  evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:
+    """Whether signals that grow from layer to layer make outputs so large that a constant answer would be far better."""
+    constant, loss = exam.constant_loss, exam.performance.get("train loss", float("nan"))
+    deep = len(rows) >= 5 and growth > GROWN and not exam.has("unscaled-inputs", "unscaled-targets")
+    return deep and math.isfinite(constant) and loss > GROWN * constant
+
+
+def _steps(exam: Exam) -> None:
+    """The same along the steps of a recurrent net: how much early steps count."""
+    t, s = exam.trace, exam.subject
+    recurrent = any(c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru") for c in t.calls)
+    recurrent = recurrent or any(isinstance(m, nn.RNNCellBase) for m in s.net.modules())
+    loops = _looped(t)
+    if not recurrent and not loops:
+        return
+    rows = s.train if s.train.whole or s.train.n <= 128 else s.train.take(np.arange(128))
+    broken = exam.facts.get("weights broken")
+    now = _profile(exam, s.twin("initial") if broken else s.net, rows)
+    if now is None:
+        return
+    g, ratio = now
+    began = _profile(exam, s.twin("initial"), rows) if s.initial is not None else None
+    exam.facts["step profile"] = g.tolist()
+    exam.facts["step ratio"] = [ratio, None if began is None else began[1]]
+    cell = next((c.where for c in t.calls if c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru")), "")
+    wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
+    if wild and not exam.fine and not (ratio > GROWS or g.max() > 1e4):
+        g, ratio = began  # it began so, and what followed was no training
+    if (ratio > GROWS or g.max() > 1e4) and not (exam.fine and not broken):
+        said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
+        exam.find(
+            "exploding-gradient",
+            ratio,
+            said,
+            where=cell,
+            sure=0.9,
+            evidence={"profile": g},
+            repair={"clip_norm": 1.0},
+        )
+        return
+    if began is not None and began[1] < ratio:
+        g, ratio = began
+    # where every step has an answer early ones matter to their own; what was learned had a gradient
+    idle = s.train.y is None or learned(exam) or (now[1] > 1e-2 and learned(exam, 0.3))
+    if ratio < RATIO and not idle and not exam.fine and _early_matters(exam, len(g)):
+        said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
+        sure = 0.5 if began is not None and began[1] >= RATIO else 0.9  # or it came on the way
+        exam.find("vanishing-gradient", ratio, said, where=cell, sure=sure, evidence={"profile": g})
+
+
+def _profile(exam: Exam, net: Any, rows: Any) -> tuple[np.ndarray, float] | None:
+    """Return the size of the derivative by every step, and that by the first steps over that by the last."""
+    found = sensitivity(exam.subject, net, rows)
+    if found is None or found[1].ndim != 3:
+        return None
+    over = (0, 1) if exam.steps_last and found[1].shape == rows.x.shape else (0, 2)
+    g = found[1].float().square().mean(over).sqrt().cpu().numpy()
+    if len(g) < 5 or not np.isfinite(g).all() or not g.max():
+        return None
+    k = max(1, len(g) // 10)
+    return g, float(np.median(g[:k])) / max(float(np.median(g[-k:])), 1e-300)
+
+
+def _looped(t: Trace) -> bool:
+    """Whether one layer is called again and again: a hand-written recurrence."""
+    names = [c.where for c in t.layers() if c.name == "linear"]
+    return bool(names) and max(names.count(n) for n in set(names)) >= 5
+
+
+def _early_matters(exam: Exam, steps: int) -> bool:
+    """Whether early steps say something about the target that late ones do not."""
+    late = parts_score(exam, range(steps // 2, steps))
+    whole = exam.baselines.gain if exam.baselines is not None and exam.baselines.held else float("nan")
+    early = parts_score(exam, range(steps // 2))
+    exam.facts["early, late and all steps"] = [early, late, whole]
+    if not (np.isfinite(whole) and np.isfinite(late)):
+        return True
+    return late < 0.1 or max(whole, early) > late + 0.1

@@ -1,0 +1,118 @@
+"""Nets on graphs: nodes that become alike, and answers that lie further away than the layers reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corollary.diagnose.baselines import Problem, baselines
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.tables import Graph, graph_of
+
+__all__ = ["graph_field", "oversmoothing"]
+
+
+def variation(h: Tensor, limits: Tensor) -> float:
+    """Return the part of nodes' states outside of what repeated averages converge to, relative to their size."""
+    h = h.detach().float().cpu().reshape(len(h), -1)
+    return float((h - limits @ (limits.T @ h)).norm() / h.norm().clamp_min(1e-12))
+
+
+def limits_of(graph: Graph) -> Tensor:
+    """Return a basis of those limits: equal states, states as the roots of the degrees, and the first eigenvector."""
+    A = torch.from_numpy(np.ascontiguousarray(graph.A)).float()
+    first = torch.ones(len(A))
+    for _ in range(30):
+        first = A @ first
+        first = first / first.norm().clamp_min(1e-12)
+    return torch.linalg.qr(torch.stack([torch.ones(len(A)), (A > 0).float().sum(1).sqrt(), first], 1))[0]
+
+
+def oversmoothing(exam: Exam) -> None:
+    """Nodes of a graph whose states have become alike, where nearer neighbours tell more than all of them."""
+    s, t = exam.subject, exam.trace
+    graph = graph_of(s.train) if t is not None else None
+    if graph is None:
+        return
+    states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == len(graph.x)]
+    hops = hops_of(exam, len(graph.x))
+    if len(states) < 4 or hops < 3:
+        return
+    limits = limits_of(graph)
+    profile = [variation(c.out, limits) for c in states]
+    first, alike = max(profile[:2]), min(profile[len(profile) // 2 :])
+    likeness = _likeness(states[-1].out)
+    exam.facts["node variation"], exam.facts["hops"], exam.facts["node likeness"] = profile, hops, likeness
+    if exam.fine:
+        return
+    near, far = (_gain_at(exam, graph, k) for k in (2, hops))
+    exam.facts["gain at 2 hops and at all"] = [near, far]
+    smooth = alike < 0.1 * first or alike < 0.05 or likeness > 0.98
+    lost = hops >= 6 and near > far + 0.15
+    if smooth or lost:
+        said = f"after {hops} averages the states of the nodes vary by {alike:.3f} of their size, {first:.3f} in the first"
+        said += f"; simple models gain {near:.2f} from two averages and {far:.2f} from all"
+        where = states[-1].where
+        exam.find("oversmoothing", alike, said, where=where, sure=0.9, evidence={"profile": profile})
+        for cause in (
+            "dead-units",
+            "symmetric-initialisation",
+            "vanishing-gradient",
+        ):  # of nodes that are alike
+            if cause in exam.sure:
+                exam.sure[cause] = min(exam.sure[cause], 0.5)
+
+
+def _gain_at(exam: Exam, graph: Graph, hops: int) -> float:
+    """Return what simple models gain from the features averaged so many times."""
+    base = exam.baselines
+    if base is None or not base.held:
+        return float("nan")
+    x = graph.x.reshape(len(graph.x), -1)
+    P = graph.P
+    for _ in range(hops):
+        x = P @ x
+    p = base.problem
+    rows = p.rows if graph.nodes is None else graph.nodes[p.rows]
+    return baselines(Problem(x[rows], p.y, p.classes, p.rows), None, 30).gain
+
+
+def _likeness(h: Tensor) -> float:
+    h = h.detach().float()[:500]
+    h = h / h.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return float((h @ h.T).mean())
+
+
+def hops_of(exam: Exam, n: int) -> int:
+    """Return how many edges away an input still counts: products with a matrix of all nodes, or layers with weights."""
+    assert exam.trace is not None
+    count = 0
+    for c in exam.trace.calls:
+        if c.name in ("matmul", "mm", "spmm", "sparse_mm", "bmm") and isinstance(c.entered, Tensor):
+            count += c.entered.shape[-2:] == (n, n)
+    return count or len(exam.trace.layers())
+
+
+def graph_field(exam: Exam, graph: Graph) -> None:
+    """Nodes whose class is said by others further away than the layers reach."""
+    base = exam.baselines
+    if base is None or not base.held:
+        return
+    hops = hops_of(exam, len(graph.x))
+    if hops > 3 or exam.has("oversmoothing"):
+        return
+    parts, P, p = [graph.x.reshape(len(graph.x), -1)], graph.P, base.problem
+    for _ in range(8):
+        parts.append(P @ parts[-1])
+    rows = p.rows if graph.nodes is None else graph.nodes[p.rows]
+
+    def gain(k: int) -> float:
+        table = np.concatenate(parts[: k + 1], 1)[rows]
+        return baselines(Problem(table, p.y, p.classes, p.rows), None, 30).gain
+
+    near, far = gain(hops), max(gain(min(8, 2 * hops + 2)), gain(min(8, hops + 2)))
+    exam.facts["near and far"] = [near, far, hops]
+    if far > near + 0.12:
+        said = f"{hops} layers see {hops} edges far; simple models gain {near:.2f} from there and {far:.2f} from further away"
+        exam.find("receptive-field-too-small", hops, said, where="graph", sure=0.85)

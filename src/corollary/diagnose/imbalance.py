@@ -1,0 +1,79 @@
+"""Rare classes that the model misses although they can be found."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from corollary.diagnose.baselines import Baselines
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.objectives import labels_of
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
+
+__all__ = ["findable", "imbalance"]
+
+
+def imbalance(exam: Exam) -> None:
+    """Rare classes that the model misses although they can be found."""
+    s = exam.subject
+    if s.task not in ("classes", "binary") or s.output is None or s.net is None:
+        return
+    z, y = main_output(s.output), s.train.y
+    keep = s.train.counted
+    said, true, _ = labels_of(z[keep] if s.train.whole else z, y[keep] if s.train.whole else y, s.task)
+    labels, counts = np.unique(true, return_counts=True)
+    if len(labels) < 2:
+        return
+    share = counts / counts.sum()
+    rare = labels[share < (0.15 if len(labels) == 2 else 0.35 / len(labels))]
+    exam.facts["class shares"] = {int(k): float(v) for k, v in zip(labels, share)}
+    if not len(rare):
+        return
+    parts = [(said, true)]
+    if s.valid is not None:
+        with torch.no_grad(), quiet(s.net):
+            zv = main_output(s.call(s.net.eval(), s.valid))
+        kv = s.valid.counted
+        a, b, _ = labels_of(
+            zv[kv] if s.valid.whole else zv, s.valid.y[kv] if s.valid.whole else s.valid.y, s.task
+        )
+        if np.isin(b, rare).sum() >= 5:
+            parts = [(a, b)]
+    said, true = parts[0]
+    recall = {int(k): float((said[true == k] == k).mean()) for k in labels if (true == k).any()}
+    missed = [k for k in rare.tolist() if recall.get(k, 1.0) < 0.6]
+    common = [recall[k] for k in recall if k not in rare.tolist()]
+    exam.facts["recall"] = recall
+    if not missed or not common or np.mean(common) < 0.6 or recall[missed[0]] > np.mean(common) - 0.25:
+        return
+    base = exam.baselines
+    found = findable(base, missed)
+    exam.facts["rare findable"] = found
+    if found < 0.7:
+        return
+    worst = min(missed, key=lambda k: recall[k])
+    text = (
+        f"class {worst} has {share[labels == worst][0]:.1%} of the rows and is found in {recall[worst]:.0%} "
+        f"of cases, the others in {np.mean(common):.0%}"
+    )
+    weights = {int(k): float(counts.sum() / (len(labels) * c)) for k, c in zip(labels, counts)}
+    exam.find("class-imbalance", recall[worst], text, where=f"classes {missed}", evidence={"recall": recall},
+              sure=0.9, repair={"class_weight": weights})  # fmt: skip
+
+
+def findable(base: Baselines | None, missed: list[int]) -> float:
+    """Return how well simple models rank rows of the missed classes above others (AUC)."""
+    if base is None or base.labels is None:
+        return 0.5
+    best = 0.5
+    for guess in base.guesses.values():
+        for k in missed:
+            where = np.flatnonzero(base.labels == k)
+            mask = base.problem.y == k
+            if not len(where) or mask.sum() < 3:
+                continue
+            order = guess[:, where[0]].argsort(kind="stable").argsort() + 1.0
+            m = mask.sum()
+            best = max(best, float((order[mask].mean() - (m + 1) / 2) / max(1, len(mask) - m)))
+    return best

@@ -1,0 +1,97 @@
+"""Labels that are wrong here and there: what confident held-out predictions contradict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corollary.diagnose.baselines import Baselines, score_of
+from corollary.diagnose.exam import Exam
+
+__all__ = ["label_noise"]
+
+
+def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess: np.ndarray) -> None:
+    """Errors among the most confident rows, beyond those on clean validation rows."""
+    p = base.problem
+    n = len(p.y)
+    v = base.valid_problem
+    new = (
+        np.zeros(0, int) if v is None else np.flatnonzero(~np.isin(v.rows, exam.facts.get("shared rows", [])))
+    )
+    if base.valid and len(new) >= 30:  # rows that are in both parts are known, not foreseen
+        compare = _cleaner if p.classes else _nearer
+        held, valid, share, suspicious = compare(base, name, new)
+        exam.facts["noise gap"] = [held, valid]
+        if suspicious:
+            said = (
+                f"simple models score {held:.3f} on held-out training rows but {valid:.3f} on validation: "
+                f"about {share:.0%} of the training labels are wrong"
+            )
+            exam.find("label-noise", share, said, where=f"rows {p.rows[wrong][:20].tolist()}", sure=0.95)
+            return
+    if not p.classes or base.gain < 0.35:
+        if not p.classes and base.gain > 0.2:
+            _outliers(exam, base, guess)
+        return
+    together = sum(_sharp(base.guesses[k]) for k in base.guesses) / len(base.guesses)
+    said_class = base.labels[together.argmax(1)]
+    missed = said_class != p.y
+    ordered = np.sort(together, 1)
+    order = np.argsort(-(ordered[:, -1] - ordered[:, -2]))
+    top, middle = order[: n // 5], order[n // 5 : n // 2]
+    e_top, e_mid = float(missed[top].mean()), float(missed[middle].mean())
+    se = np.sqrt(max(e_top, 0.02) / len(top))
+    exam.facts["confident errors"] = [e_top, e_mid]
+    if e_top > 0.05 + 2 * se and e_top > 0.55 * e_mid:
+        said = (
+            f"{e_top:.0%} of the most confident held-out predictions contradict the label, as many as "
+            f"among the less confident ({e_mid:.0%})"
+        )
+        exam.find(
+            "label-noise",
+            e_top,
+            said,
+            where=f"rows {p.rows[order[: n // 2]][missed[order[: n // 2]]][:20].tolist()}",
+            sure=0.85,
+        )
+
+
+def _cleaner(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float, float, bool]:
+    """Compare classes held out of training with those of validation: all simple models must find the latter cleaner.
+
+    The middle one of their gaps counts, against the standard error of a difference of two shares with one true value.
+    """
+    p, v = base.problem, base.valid_problem
+    pairs = [(base.held[k], score_of(base.valid_guesses[k][new], v.y[new], base.labels)) for k in base.valid]
+    held, valid = sorted(pairs, key=lambda pair: pair[1] - pair[0])[len(pairs) // 2]
+    n, m = len(p.y), len(new)
+    both = (n * held + m * valid + 1) / (n + m + 2)
+    error = np.sqrt(both * (1 - both) * (1 / n + 1 / m))
+    return held, valid, (valid - held) / max(1e-9, valid), valid - held > max(0.05, 3.2 * error)
+
+
+def _nearer(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float, float, bool]:
+    """The same for numbers: the squared errors of one model in both parts."""
+    p, v = base.problem, base.valid_problem
+    inside = np.square(base.guesses[name] - p.y)
+    outside = np.square(base.valid_guesses[name] - v.y)[new]
+    a, b = float(inside.mean()), float(outside.mean())
+    error = np.sqrt(inside.var() / len(p.y) + outside.var() / len(new))
+    share = (a - b) / max(1e-12, float(p.y.var()))
+    held, valid = base.held[name], base.valid[name]
+    return held, valid, share, a - b > 4 * error and share > 0.1 and valid > held + 0.1
+
+
+def _sharp(g: np.ndarray) -> np.ndarray:
+    g = np.clip(g, 0, 1)
+    return g / np.maximum(g.sum(1, keepdims=True), 1e-9)
+
+
+def _outliers(exam: Exam, base: Baselines, guess: np.ndarray) -> None:
+    """Real targets far from what all others say: more than heavy tails on both sides would."""
+    p = base.problem
+    rest = guess - p.y
+    scale = 1.4826 * np.median(np.abs(rest - np.median(rest)))
+    far = np.abs(rest) > 6 * scale
+    if base.gain > 0.4 and 0.02 < far.mean() < 0.4:
+        exam.facts["far targets"] = float(far.mean())

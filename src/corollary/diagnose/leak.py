@@ -1,0 +1,139 @@
+"""Inputs that hold the answer: a column made from the target, or later steps that a net looks at."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corollary.diagnose.baselines import Problem, baselines, scaled
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
+from corollary.diagnose.tables import graph_of
+
+__all__ = ["target_leak"]
+
+
+def target_leak(exam: Exam) -> None:
+    """One column that says nearly everything while the others say little."""
+    if _sees_answer(exam):
+        return
+    base = exam.baselines
+    if base is None or not base.held or base.gain < 0.3:
+        return
+    p = base.problem
+    S = scaled(p.X)
+    if S.shape[1] < 2:
+        return
+    strength = _association(S, p)
+    top = int(np.argmax(strength))
+    alike = np.abs(S.T @ S[:, top]) / (len(S) * max(1e-9, S[:, top].std())) / np.maximum(1e-9, S.std(0))
+    group = np.flatnonzero(alike > 0.98)
+    if p.classes and len(np.unique(p.y)) > 2:  # an indicator per class
+        group = np.union1d(group, np.flatnonzero(strength > 0.9 * strength[top]))
+    rest = np.setdiff1d(np.arange(S.shape[1]), group)
+    if not len(rest):
+        return
+    graph = graph_of(exam.subject.train)
+    if strength[top] < 0.35 or (graph is not None and top >= graph.x.reshape(len(graph.x), -1).shape[1]):
+        return  # means over neighbours are no column of anyone's
+    alone = baselines(Problem(p.X[:, group], p.y, p.classes, p.rows), _part(base.valid_problem, group), 30)
+    left = exam.reader.without_place(
+        exam.subject.train, p.rows, top
+    )  # a word counts at its place and among all words
+    others = baselines(Problem(p.X[:, rest] if left is None else left, p.y, p.classes, p.rows), None, 30)
+    gone = lambda b: b.gain  # noqa: E731
+    a, o = gone(alone), gone(others)
+    valid = alone.valid.get(alone.best, float("nan")) if alone.valid else float("nan")
+    kept = (valid - base.chance) / max(1e-9, 1 - base.chance)
+    exam.facts["best column"] = {"column": top, "alone": alone.score, "others": others.score, "valid": valid}
+    lost = np.isfinite(kept) and kept < a - 0.3
+    # a good feature leaves some rows wrong; one made from the answer hardly any
+    plain = (a > 0.97 and o < a - 0.12) or (a > 0.99 and o < a - 0.06)
+    plain = plain or (not p.classes and strength[top] > 0.9995 and o < 0.985)  # the number itself
+    mild = a > 0.9 and o < 0.5 * a  # nearly everything, and twice what all others say together
+    broken = lost and a > 0.5 and a > o + 0.15 and not exam.has("train-test-overlap")
+    # a leak makes the model good; what it does not use is no reason for its failure, and a place of a sequence is no column
+    mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
+    used = not mine < 0.5 * a
+    exam.facts["leak used"] = used
+    if exam.subject.train.x.ndim >= 3 and strength[top] < (0.98 if p.classes and used else 0.9995):
+        return
+    if plain or broken or mild:
+        said = f"column {top} alone scores {alone.score:.3f} on held-out rows, all others {others.score:.3f}"
+        said += f"; on validation it scores {valid:.3f}" if lost else ""
+        exam.find("target-leak", alone.score, said, where=f"column {top}",
+                  sure=0.65 if not used else 1.0 if plain else 0.9 if broken else 0.8,
+                  evidence={"alone": alone.score, "others": others.score}, repair={"drop_columns": group.tolist()})  # fmt: skip
+
+
+def _part(p: Problem | None, columns: np.ndarray) -> Problem | None:
+    return (
+        None
+        if p is None or p.X.shape[1] <= columns.max()
+        else Problem(p.X[:, columns], p.y, p.classes, p.rows)
+    )
+
+
+def _association(S: np.ndarray, p: Problem) -> np.ndarray:
+    """Return, per column, the share of variance between classes (the best class against the rest), or the squared correlation."""
+    total = S.var(0) + 1e-12
+    if not p.classes:
+        z = (p.y - p.y.mean()) / max(1e-12, p.y.std())
+        ranks = (S.argsort(0).argsort(0) - (len(S) - 1) / 2) / (len(S) / np.sqrt(12))
+        zr = (p.y.argsort().argsort() - (len(S) - 1) / 2) / (len(S) / np.sqrt(12))
+        return np.maximum(np.square(S.T @ z / len(z)) / total, np.square(ranks.T @ zr / len(z)))
+    found = np.zeros(S.shape[1])
+    between = np.zeros(S.shape[1])
+    for label in np.unique(p.y):
+        mask = p.y == label
+        if mask.sum() < 3 or (~mask).sum() < 3:
+            continue
+        share = mask.mean()
+        inside, outside = S[mask].mean(0), S[~mask].mean(0)
+        found = np.maximum(found, share * (1 - share) * np.square(inside - outside) / total)
+        between += share * np.square(inside)
+    return np.maximum(found, between / total)
+
+
+def _sees_answer(exam: Exam) -> bool:
+    """Whether targets are the inputs, or later inputs that the net looks at."""
+    s = exam.subject
+    x, y = s.train.x, s.train.y
+    if (
+        s.net is None
+        or not isinstance(y, Tensor)
+        or not isinstance(x, Tensor)
+        or y.ndim < 2
+        or x.shape[:2] != y.shape[:2]
+    ):
+        return False
+    if x.shape[1] < 4 or s.train.whole or s.task not in ("classes", "regression") or x.ndim > 3:
+        return False
+    xs, ys = x.float(), y.float()
+    if xs.shape != ys.shape:
+        return False
+    counted = ys != -100
+    if s.task == "classes" and float((xs == ys)[counted].float().mean()) > 0.98:
+        exam.find("target-leak", 1.0, "the targets are the inputs of the same step", where="y")
+        return True
+    if float((xs[:, 1:] == ys[:, :-1])[counted[:, :-1]].float().mean()) < 0.9:
+        return False
+    rows = s.train.take(np.arange(min(16, s.train.n)))
+    at = x.shape[1] // 2
+    changed = rows.x.clone()
+    changed[:, at + 1 :] = changed[:, at + 1 :].flip(0)
+    with torch.no_grad(), quiet(s.net):
+        first = main_output(s.call(s.net.eval(), rows))
+        second = main_output(s.call(s.net, rows.replaced(changed)))
+    if first.shape[:2] != x.shape[:2]:
+        first, second = first.movedim(1, -1), second.movedim(1, -1)
+    if first.shape[:2] != x.shape[:2]:
+        return False
+    change = float((first[:, : at + 1] - second[:, : at + 1]).abs().max())
+    if change > 1e-5 * float(first.abs().max()):
+        said = "the output of a step depends on later steps, and the target is the next step: a causal mask is missing"
+        exam.find("target-leak", change, said, where="attention over later steps")
+        return True
+    return False

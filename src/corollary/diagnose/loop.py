@@ -1,0 +1,113 @@
+"""Faults of the user's own loop: gradients that are never cleared, parameters that a step leaves where they were."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.subject import copied, quiet
+from corollary.diagnose.trace import rms
+
+__all__ = ["loop"]
+
+STEPS = 8  # of the user's own, in which gradients that are added on purpose are cleared at least once
+
+
+def loop(exam: Exam) -> None:
+    """Run the user's own step on a copy and look at what it leaves behind."""
+    s = exam.subject
+    if s.given is None:
+        return
+    if s.step is None:
+        _left_gradients(exam)
+        return
+    net = copied(s.given)
+    if exam.facts.get("weights broken"):  # where it diverged nothing can be seen
+        net = s.twin("initial" if s.initial is not None else "new")
+    net.train()
+    rows = s.train if s.train.whole else s.train.take(np.arange(min(s.train.n, s.settings.batch_size or 32)))
+    batch = rows.inputs, s.target(rows) if s.restores else rows.y
+    before = {n: p.detach().clone() for n, p in net.named_parameters()}
+    with quiet(net), torch.enable_grad():
+        torch.manual_seed(0)
+        s.step(net, batch)
+        kept = _never_cleared(s.step, net, batch)
+    kept = [n for n in kept if not torch.equal(dict(net.named_parameters())[n].detach(), before[n])]
+    if kept:  # of parameters that the step moves
+        share = sum(before[n].numel() for n in kept) / sum(p.numel() for p in before.values())
+        said = f"after {STEPS} steps the gradients of {share:.0%} of the numbers still hold all those before them"
+        exam.find("gradients-not-cleared", share, said, where=", ".join(kept[:6]))
+        return
+    still = [n for n, p in net.named_parameters() if p.requires_grad and torch.equal(p.detach(), before[n])]
+    matrices = [n for n in still if before[n].ndim >= 2]
+    gradients = exam.trace.gradients if exam.trace is not None else {}
+    flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-8]
+    if flows:
+        said = f"the step leaves {len(still)} parameters where they were, though the loss has a gradient for them"
+        exam.find("frozen-parameters", len(still), said, where=", ".join(flows[:6]))
+
+
+def _never_cleared(step: Any, net: nn.Module, batch: Any) -> list[str]:
+    """Return the parameters whose old gradient, marked by its size, is left after every one of some steps."""
+    marker, kept = 1e3, [n for n, _ in net.named_parameters()]
+    for _ in range(STEPS):
+        old = {n: p.grad.detach().clone() for n, p in net.named_parameters() if p.grad is not None}
+        sizes = {n: float(g.square().sum()) for n, g in old.items()}
+        weights = copy.deepcopy(net.state_dict())
+        for n, p in net.named_parameters():
+            if n in old:
+                p.grad = old[n] * marker
+        step(net, batch)
+        after = {n: p.grad for n, p in net.named_parameters() if p.grad is not None and n in old}
+        left = {n: float((after[n] * old[n]).sum()) for n in after}
+        kept = [n for n in kept if 0 < 0.5 * marker * sizes.get(n, 0.0) < left.get(n, 0.0) < math.inf]
+        if not kept:
+            break
+        net.load_state_dict(weights)
+        for n, p in net.named_parameters():
+            if n in old:
+                p.grad = old[n]
+        step(net, batch)
+    return kept
+
+
+def _left_gradients(exam: Exam) -> None:
+    """Gradients that came with the model and are far longer than any batch gives."""
+    s, t = exam.subject, exam.trace
+    if t is None or s.given is None or (s.train.y is None and not s.criterion.was_given):
+        return
+    held = s.settings.trained  # what no optimiser holds is cleared by none, and does no harm
+    named = s.given.named_parameters()
+    kept = {n: p.grad for n, p in named if p.grad is not None and (held is None or id(p) in held)}
+    fresh = {n: g for n, g in t.gradients.items() if g is not None and n in kept}
+    if not fresh:
+        return
+    a = sum(float(kept[n].float().square().sum()) for n in fresh) ** 0.5
+    size = s.settings.batch_size or 32
+    net = copied(s.net)
+    norms = []
+    with quiet(net):
+        for k in range(6):
+            rows = (
+                s.train
+                if s.train.whole
+                else s.train.take(
+                    np.random.default_rng(k).choice(s.train.n, min(size, s.train.n), replace=False)
+                )
+            )
+            net.zero_grad()
+            s.loss(net.train(), rows).backward()
+            norms.append(
+                sum(float(p.grad.square().sum()) for p in net.parameters() if p.grad is not None) ** 0.5
+            )
+    usual = max(norms)
+    exam.facts["kept gradient"] = [a, usual]
+    if a > 30 * usual + 1e-6 and math.isfinite(a):
+        said = f"the gradients that came with the model are {a / max(usual, 1e-12):.0f} times longer than a batch gives"
+        exam.find("gradients-not-cleared", a / max(usual, 1e-12), said, where="parameters' .grad", sure=0.9)

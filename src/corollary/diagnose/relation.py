@@ -1,0 +1,206 @@
+"""Whether inputs and targets belong together: everywhere, in the right order, at all.
+
+Held-out simple models tell faults of the data from faults of the model: what trees and neighbours cannot learn either, no
+descent will.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from corollary.diagnose.baselines import Baselines, Problem, baselines, scaled, score_of
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.imbalance import findable
+from corollary.diagnose.label_noise import label_noise
+
+__all__ = ["relation"]
+
+SHIFTS = (1, -1, 2, -2, 3, -3, 5, -5, 10, -10)
+CLEAR = 4.0  # standard errors from which a score is above chance
+
+
+def relation(exam: Exam) -> None:
+    """Whether inputs and targets belong together at all, everywhere, and in the right order."""
+    base = exam.baselines
+    if base is None or not base.held or len(base.problem.y) < 30:
+        return
+    p = base.problem
+    gain_needed = CLEAR * base.error / max(1e-9, 1 - base.chance)
+    learned = base.gain > max(gain_needed, 0.04) or _ranked(base)
+    own = _own(exam)
+    exam.facts["relation"] = {
+        "held": base.score,
+        "valid": base.valid_score,
+        "own": own,
+        "chance": base.chance,
+    }
+    if _other_codes(exam, base, own):
+        return
+    model = _gain(exam)
+    if model > max(0.15, 2 * gain_needed):
+        if learned:
+            _noise_or_block(exam, base)
+        return
+    if learned and base.gain > 0.1:
+        _noise_or_block(exam, base)
+        return
+    moved = _moved(exam, p)
+    if moved is not None:
+        shift, score, plain = moved
+        said = f"targets moved by {shift} rows are learned by neighbours ({score:.3f}), as they stand they are not ({plain:.3f})"
+        exam.find("misaligned-labels", score, said, where=f"shift {shift}", repair={"roll_targets": shift})
+        return
+    if np.isfinite(own) and own > 0.2 and own > 3 * max(0.0, base.gain):
+        said = (
+            f"the validation targets can be learned from their inputs (gain {own:.2f}), the training "
+            f"targets cannot ({base.gain:.2f})"
+        )
+        exam.find("misaligned-labels", own, said, where="training targets")
+        return
+    if learned or base.gain > 0.04:
+        return
+    said = f"trees, neighbours and a line score {base.score:.3f} on held-out rows, a constant answer {base.chance:.3f}"
+    exam.facts["no signal"] = said
+    sure = 1.0 if exam.subject.valid is not None else 0.85
+    if exam.subject.train.x is not None and getattr(exam.subject.train.x, "ndim", 2) > 2:
+        sure -= 0.1  # flat features may miss what a net would see
+    exam.find("no-signal", base.score, said, sure=sure, evidence=dict(base.held))
+
+
+def _other_codes(exam: Exam, base: Baselines, own: float) -> bool:
+    """Whether each part can be learned but not one from the other, on inputs that are alike: classes are coded otherwise."""
+    reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+    apart = np.isfinite(own) and np.isfinite(reached) and reached < 0.3 * min(own, base.gain)
+    if not apart or min(own, base.gain) < 0.4 or exam.has("distribution-shift"):
+        return False
+    said = (
+        f"training and validation targets can each be learned from their inputs ({base.gain:.2f} and {own:.2f}), "
+        f"but not the ones from the others ({reached:.2f})"
+    )
+    exam.find("misaligned-labels", reached, said, where="validation targets")
+    return True
+
+
+def _ranked(base: Baselines) -> bool:
+    """Whether simple models rank the rows of some class first, though none may reach a half: signal about a rare class."""
+    if base.labels is None:
+        return False
+    counts = {int(k): int((base.problem.y == k).sum()) for k in base.labels}
+    for k, m in counts.items():
+        error = np.sqrt((len(base.problem.y) + 1) / (12 * max(1, m * (len(base.problem.y) - m))))
+        if m >= 8 and findable(base, [k]) > 0.5 + max(0.1, 3.3 * error):
+            return True
+    return False
+
+
+def _gain(exam: Exam) -> float:
+    """Return the model's score above chance where it counts: on validation, as a share of what is possible."""
+    perf = exam.performance
+    score, chance = perf.get("valid score", np.nan), perf.get("valid chance", np.nan)
+    if not np.isfinite(score):
+        return 0.0
+    error = 0.0
+    if exam.subject.valid is not None:
+        error = 2 * np.sqrt(0.25 / max(1, exam.subject.valid.n))
+    return (score - chance - error) / max(1e-9, 1 - chance)
+
+
+def _own(exam: Exam) -> float:
+    """Return what simple models gain on validation rows when they learn from other validation rows."""
+    base = exam.baselines
+    v = base.valid_problem if base is not None else None
+    if v is None or len(v.y) < 40 or (v.classes and len(np.unique(v.y)) < 2):
+        return float("nan")
+    return baselines(v, None, 30).gain
+
+
+def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
+    """Return the shift of targets at which neighbours learn them, if there is one."""
+    y = exam.subject.train.y
+    if (
+        not isinstance(y, Tensor)
+        or y.reshape(len(y), -1).shape[1] != 1
+        or len(exam.subject.rows) != exam.subject.all_train.n
+    ):
+        return None
+    full = y.reshape(len(y)).cpu().numpy()
+    S = scaled(p.X)
+    near = NearestNeighbors(n_neighbors=min(7, len(S) - 1)).fit(S).kneighbors(return_distance=False)
+
+    def score(target: np.ndarray) -> float:
+        if p.classes:
+            labels = np.unique(target)
+            codes = (target[:, None] == labels).astype(float)
+            return score_of(codes[near].mean(1), target, labels)
+        return score_of(target[near].mean(1), target, None)
+
+    plain = score(full[p.rows])
+    moved = {k: full[(p.rows + k) % len(full)] for k in SHIFTS}
+    moved[0] = full[::-1][p.rows]  # the other way round
+    tried = {k: score(target) for k, target in moved.items() if p.classes or not _an_input(p.X, target)}
+    if not tried:
+        return None
+    best = max(tried, key=lambda k: tried[k])
+    error = np.sqrt(0.25 / len(p.y)) if p.classes else np.sqrt(2 / len(p.y))
+    if tried[best] > plain + max(0.1, 5 * error):
+        return best, tried[best], plain
+    return None
+
+
+def _an_input(X: np.ndarray, target: np.ndarray) -> bool:
+    """Whether a target is a column of the inputs: windows of a series hold the targets of the rows before."""
+    Z = (X - X.mean(0)) / np.maximum(X.std(0), 1e-12)
+    z = (target - target.mean()) / max(float(target.std()), 1e-12)
+    return bool((np.abs(Z.T @ z) / len(z) > 0.9).any())
+
+
+def _noise_or_block(exam: Exam, base: Baselines) -> None:
+    """Labels that held-out predictions contradict: in a run of rows, or here and there."""
+    p = base.problem
+    name = max(base.valid, key=lambda k: base.valid[k]) if base.valid else base.best
+    guess = base.guesses[name]
+    if p.classes:
+        wrong = base.labels[guess.argmax(1)] != p.y
+    else:
+        rest = np.abs(guess - p.y)
+        wrong = rest > 3 * np.median(rest) + 1e-12
+    if _block(exam, base, wrong, guess):
+        return
+    if not exam.has("target-leak", "distribution-shift"):
+        label_noise(exam, base, name, wrong, guess)
+
+
+def _block(exam: Exam, base: Baselines, wrong: np.ndarray, guess: np.ndarray) -> bool:
+    """Whether the errors lie in one run of rows."""
+    p = base.problem
+    if len(wrong) < 100 or len(np.unique(p.rows)) < len(p.rows):
+        return False
+    if p.classes:  # sorted rows have runs of their own: what is usual for a class is taken off
+        excess = wrong.astype(float)
+        for label in np.unique(p.y):
+            excess[p.y == label] -= wrong[p.y == label].mean()
+    else:
+        excess = wrong - wrong.mean()
+    walk = np.concatenate([[0.0], np.cumsum(excess)])
+    low, high = int(walk.argmin()), int(walk.argmax())
+    begin, end = min(low, high), max(low, high)
+    height = abs(walk[high] - walk[low]) / (np.sqrt(len(wrong)) * max(1e-9, excess.std()))
+    inside = np.zeros(len(wrong), bool)
+    inside[begin:end] = True
+    if low > high:
+        inside = ~inside
+    if inside.sum() < 20 or (~inside).sum() < 20:
+        return False
+    rate_in, rate_out = float(wrong[inside].mean()), float(wrong[~inside].mean())
+    exam.facts["block"] = {"height": height, "inside": rate_in, "outside": rate_out}
+    if height < 2.6 or rate_in < 2 * rate_out + 0.15:
+        return False
+    rows = p.rows[inside]
+    said = (
+        f"rows {rows.min()} to {rows.max()} contradict the others ({rate_in:.0%} wrong against {rate_out:.0%}): "
+        "their targets are of other rows"
+    )
+    exam.find("misaligned-labels", rate_in, said, where=f"rows {rows.min()} to {rows.max()}")
+    return True

@@ -1,0 +1,230 @@
+"""Inputs and targets in one form: samples that can be taken in part, moved and masked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = ["IGNORED", "Samples", "joined", "kept", "main_output"]
+
+IGNORED = -100  # labels that are not counted, as in torch
+
+
+def as_tensor(value: Any) -> Any:
+    """Return arrays, frames and lists of numbers as tensors; leave anything else."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if hasattr(value, "toarray"):
+        value = value.toarray()
+    if isinstance(value, (list, np.ndarray, np.generic)):
+        array = np.asarray(value)
+        if array.dtype.kind in "fiub":
+            array = array.astype(np.float32) if array.dtype == np.float64 else array
+            return torch.from_numpy(np.ascontiguousarray(array))
+        if array.dtype.kind in "OUS" and array.ndim == 1:  # labels that are words
+            return torch.from_numpy(np.unique(array.astype(str), return_inverse=True)[1])
+    return value
+
+
+@dataclass
+class Samples:
+    """Inputs by position and by name, with the targets; ``split`` says which of them have a row per sample."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    y: Any
+    n: int
+    packed: bool = False  # whether the module takes its inputs as the one tuple or dict they came in
+
+    @classmethod
+    def of(cls, X: Any, y: Any = None) -> Samples:
+        """Return samples of inputs (one, a tuple or a dict) and targets."""
+        y = as_tensor(y) if y is not None else None
+        if isinstance(X, Mapping) or hasattr(X, "input_ids"):
+            kwargs = {key: as_tensor(value) for key, value in dict(X).items()}
+            if y is None and "labels" in kwargs:
+                y = kwargs.pop("labels")
+            args: list[Any] = []
+        else:
+            args = [as_tensor(x) for x in X] if isinstance(X, tuple) else [as_tensor(X)]
+            kwargs = {}
+        if isinstance(y, Tensor) and y.ndim > 0:
+            n = len(y)
+        else:
+            first = next((t for t in [*args, *kwargs.values()] if isinstance(t, Tensor) and t.ndim), None)
+            n = 0 if first is None else len(first)
+        return cls(args, kwargs, y, n)
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def whole(self) -> bool:
+        """Whether all samples must be passed at once: a graph with its adjacency."""
+        rest = [t for t in [*self.args[1:], *self.kwargs.values()] if isinstance(t, Tensor)]
+        square = any(t.ndim == 2 and t.shape[0] == t.shape[1] == self.n for t in rest)
+        sparse = any(t.layout != torch.strided for t in rest)
+        edges = any(
+            t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point() and self.n != 2 for t in rest
+        )
+        return square or sparse or edges
+
+    @property
+    def restores(self) -> bool:
+        """Whether the targets are the inputs themselves, as of an auto-encoder."""
+        x, y = self.x, self.y
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or not y.is_floating_point():
+            return False
+        return x.dtype == y.dtype and x.shape == y.shape and torch.equal(x, y)
+
+    @property
+    def x(self) -> Any:
+        """The first input, on which the data are judged."""
+        for value in [*self.args, *self.kwargs.values()]:
+            if isinstance(value, Tensor) and value.ndim and len(value) == self.n:
+                return value
+        return self.args[0] if self.args else next(iter(self.kwargs.values()), None)
+
+    def take(self, rows: Any) -> Samples:
+        """Return some of the samples; of a graph all nodes stay, with the other labels not counted."""
+        if isinstance(rows, slice):
+            rows = torch.arange(self.n)[rows]
+        rows = torch.as_tensor(rows)
+        if self.whole:
+            y = self.y
+            if isinstance(y, Tensor) and len(y) == self.n:
+                keep = torch.zeros(self.n, dtype=torch.bool)
+                keep[rows] = True
+                y = _masked(y, keep)
+            return replace(self, y=y)
+
+        def part(value: Any) -> Any:
+            rowwise = isinstance(value, Tensor) and value.ndim and len(value) == self.n
+            return value[rows.to(value.device)] if rowwise else value
+
+        args = [part(a) for a in self.args]
+        kwargs = {k: part(v) for k, v in self.kwargs.items()}
+        return replace(self, args=args, kwargs=kwargs, y=part(self.y), n=len(rows))
+
+    def first(self, rows: int) -> Samples:
+        """Return at most so many samples; of a graph all."""
+        return self if self.whole or self.n <= rows else self.take(np.arange(rows))
+
+    def call(self, net: nn.Module) -> Any:
+        """Return the output of a module for all samples."""
+        return net(self.inputs) if self.packed else net(*self.args, **self.kwargs)
+
+    @property
+    def inputs(self) -> Any:
+        """The inputs as they were handed over: one, a tuple or a dict."""
+        return (
+            dict(self.kwargs) if not self.args else self.args[0] if len(self.args) == 1 else tuple(self.args)
+        )
+
+    def fitted(self, net: nn.Module) -> Samples:
+        """Return the samples in the form that the module's forward takes: spread over its arguments, or as one."""
+        try:
+            signature = inspect.signature(net.forward)
+        except (TypeError, ValueError):
+            return self
+        plain = not self.kwargs and len(self.args) < 2
+        if plain or _binds(signature, *self.args, **self.kwargs):
+            return self
+        return replace(self, packed=_binds(signature, None))
+
+    @property
+    def named(self) -> list[tuple[str, Tensor]]:
+        """The tensors among the inputs, by name."""
+        found = [(f"input {i}" if len(self.args) > 1 else "X", a) for i, a in enumerate(self.args)]
+        return [(name, t) for name, t in [*found, *self.kwargs.items()] if isinstance(t, Tensor)]
+
+    @property
+    def counted(self) -> Tensor:
+        """Which rows have a target that counts."""
+        if not isinstance(self.y, Tensor) or not self.y.ndim:
+            return torch.ones(self.n, dtype=torch.bool)
+        return ~(self.y == IGNORED).reshape(len(self.y), -1).all(1)
+
+    def to(self, device: Any, dtype: Any = None) -> Samples:
+        """Return the samples on a device, real inputs in a type."""
+
+        def moved(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            real = value.is_floating_point() and dtype is not None
+            return value.to(device=device, dtype=dtype) if real else value.to(device)
+
+        args = [moved(a) for a in self.args]
+        y = self.y.to(device) if isinstance(self.y, Tensor) else self.y
+        return replace(self, args=args, kwargs={k: moved(v) for k, v in self.kwargs.items()}, y=y)
+
+    def replaced(self, x: Tensor) -> Samples:
+        """Return the samples with another first input."""
+        if self.args:
+            return replace(self, args=[x, *self.args[1:]])
+        return replace(self, kwargs={**self.kwargs, next(iter(self.kwargs)): x})
+
+
+def _binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _masked(y: Tensor, keep: Tensor) -> Tensor:
+    y = y.clone()
+    y[~keep] = IGNORED
+    return y
+
+
+def main_output(out: Any) -> Any:
+    """Return the tensor of an output of any form: itself, its logits, its first entry."""
+    if isinstance(out, Tensor):
+        return out
+    for name in ("logits", "prediction_logits", "last_hidden_state", "reconstruction", "sample"):
+        found = out.get(name) if isinstance(out, Mapping) else getattr(out, name, None)
+        if isinstance(found, Tensor):
+            return found
+    values = out.values() if isinstance(out, Mapping) else out if isinstance(out, (tuple, list)) else ()
+    for value in values:
+        found = main_output(value)
+        if isinstance(found, Tensor):
+            return found
+    return None
+
+
+def joined(parts: list[Any]) -> Any:
+    """Return outputs of any form, of one chunk of rows each, as one."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts) if first.ndim else torch.stack(parts).mean()
+    if isinstance(first, Mapping):
+        return {
+            k: joined([p[k] for p in parts]) for k in first if isinstance(first[k], (Tensor, tuple, Mapping))
+        }
+    if isinstance(first, (tuple, list)):
+        return (
+            type(first)(joined([p[i] for p in parts]) for i in range(len(first)))
+            if type(first) in (tuple, list)
+            else (tuple(joined([p[i] for p in parts]) for i in range(len(first))))
+        )
+    return first
+
+
+def kept(out: Any, keep: Tensor) -> Any:
+    """Return some rows of an output of any form."""
+    if isinstance(out, Tensor):
+        return out[keep] if out.ndim and len(out) == len(keep) else out
+    if isinstance(out, Mapping):
+        return {k: kept(v, keep) for k, v in out.items()}
+    return type(out)(kept(v, keep) for v in out) if type(out) in (tuple, list) else out

@@ -1,0 +1,91 @@
+"""How a model was trained, as far as that is known: the optimiser's settings and the history of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corollary import errors
+
+__all__ = ["OWNER", "Settings", "tidy_history"]
+
+OWNER = "diagnose"
+
+
+@dataclass
+class Settings:
+    """How it was trained, as far as that is known."""
+
+    optimizer: str | None = None  # "adam", "sgd", ...
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    momentum: float = 0.0
+    decoupled: bool = False  # whether the decay is AdamW's
+    batch_size: int | None = None
+    trained: set[int] | None = None  # ids of the parameters that the optimiser holds
+    steps: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    cut: float = 1.0  # what a schedule has left of the rate, which is the one before it
+
+    @classmethod
+    def of(cls, optimizer: Any, batch_size: Any) -> Settings:
+        """Read a torch optimiser."""
+        if optimizer is None:
+            return cls(batch_size=batch_size)
+        groups = getattr(optimizer, "param_groups", None)
+        if not groups:
+            raise errors.kind(
+                OWNER, "optimizer must be a torch optimiser", repr(optimizer), "Leave it out if it is gone."
+            )
+        name = type(optimizer).__name__.lower()
+        first = groups[0]
+        rates = [float(max(g["lr"], g.get("initial_lr", 0.0))) for g in groups]
+        steps = [int(s["step"]) for s in optimizer.state.values() if "step" in s]
+        return cls(
+            name,
+            max(rates),
+            max(float(g.get("weight_decay", 0.0)) for g in groups),
+            float(first.get("momentum", 0.0)),
+            "adamw" in name or bool(first.get("decoupled_weight_decay", False)),
+            batch_size,
+            {id(p) for g in groups for p in g["params"]},
+            max(steps) if steps else None,
+            {k: first[k] for k in ("betas", "eps", "nesterov", "alpha") if k in first},
+            max(float(g["lr"]) for g in groups) / max(*rates, 1e-300),
+        )
+
+
+def tidy_history(history: Any) -> dict[str, np.ndarray]:
+    """Return the history as arrays by name: from a list of dicts, a dict of lists, a frame or a list of losses."""
+    if history is None:
+        return {}
+    if hasattr(history, "to_dict") and hasattr(history, "columns"):
+        history = {c: list(history[c]) for c in history.columns}
+    if isinstance(history, Mapping):
+        found = {str(k): v for k, v in history.items()}
+    else:
+        rows = list(history)
+        if not rows:
+            return {}
+        if isinstance(rows[0], Mapping):
+            names = {str(k) for row in rows for k in row}
+            found = {k: [row.get(k, np.nan) for row in rows] for k in names}
+        else:
+            found = {"loss": rows}
+    tidy = {}
+    for key, values in found.items():
+        try:
+            tidy[key] = np.asarray([float(v) if v is not None else np.nan for v in np.atleast_1d(values)])
+        except (TypeError, ValueError):
+            continue
+    for name, others in (
+        ("loss", ("train_loss", "training_loss")),
+        ("val_loss", ("valid_loss", "validation_loss", "test_loss")),
+    ):
+        for other in others:
+            if name not in tidy and other in tidy:
+                tidy[name] = tidy[other]
+    return tidy

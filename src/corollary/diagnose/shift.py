@@ -1,0 +1,137 @@
+"""Validation inputs from another distribution: trees that tell them from training inputs, and single columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import ks_2samp
+from sklearn.ensemble import ExtraTreesClassifier
+from torch import Tensor
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.overlap import row_keys
+from corollary.diagnose.samples import Samples
+
+__all__ = ["shift"]
+
+COMPARED = 700  # rows of each part
+
+
+def shift(exam: Exam) -> None:
+    """Validation inputs that can be told from training inputs, also where classes are as frequent as there."""
+    s = exam.subject
+    if s.valid is None or s.train.n < 20 or exam.has("not-finite-data"):
+        return
+    rows_a, rows_b = _once(s.train), _once(s.valid)
+    if len(rows_b) < 15 or len(rows_a) < 15:
+        return
+    found = _apart(exam, rows_a, rows_b)
+    if found is None or exam.has("train-test-overlap"):
+        return
+    matched = _as_frequent(s.train, s.valid, rows_a, rows_b)
+    if matched is not None and _apart(exam, matched, rows_b) is None:
+        return  # sampled by class, which is no shift
+    auc, distance, column = found
+    said = (
+        f"training and validation inputs are told apart with AUC {auc:.2f}; feature {column} differs "
+        f"most (KS {distance:.2f})"
+    )
+    exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
+              sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+
+
+def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, float, int] | None:
+    """Return AUC, largest distance and its column, if rows of training and of validation are told apart."""
+    rng = np.random.default_rng(0)
+    rows_a, rows_b = (np.sort(rng.choice(r, min(len(r), COMPARED), replace=False)) for r in (rows_a, rows_b))
+    A, B = exam.reader(exam.subject.train, rows_a), exam.reader(exam.subject.valid, rows_b)
+    if A.shape[1] != B.shape[1]:
+        return None
+    distance, column = _largest_distance(A, B)
+    a, b = len(A) * independent(A), len(B) * independent(B)
+    auc = _told_apart(A, B, blocked=a < 0.3 * len(A))
+    noise = np.sqrt((a + b + 1) / (12 * a * b))  # of an AUC, under equality
+    exam.facts["shift auc"], exam.facts["shift distance"] = auc, distance
+    exam.facts["independent rows"] = [a, b]
+    critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
+    strong = auc - 0.5 > max(0.15, 4 * noise)
+    single = distance > max(0.25, 1.5 * critical)
+    return (auc, distance, column) if strong or single else None
+
+
+def _once(samples: Samples) -> np.ndarray:
+    """Return the rows that count, of equal ones the first: copies tell where they come from."""
+    rows = np.flatnonzero(samples.counted.numpy())
+    keys = None if samples.whole else row_keys(samples)
+    return rows if keys is None else np.intersect1d(rows, np.unique(keys, return_index=True)[1])
+
+
+def _as_frequent(train: Samples, valid: Samples, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray | None:
+    """Return rows of training with the classes as frequent as in validation; None without classes, or where one is missing."""
+    if any(not isinstance(p.y, Tensor) or p.y.ndim != 1 or p.y.is_floating_point() for p in (train, valid)):
+        return None
+    ya, yb = train.y.cpu().numpy()[rows_a], valid.y.cpu().numpy()[rows_b]
+    share = {c: float((yb == c).mean()) for c in np.unique(yb)}
+    n = min((ya == c).sum() / share[c] for c in share)
+    if n < max(30, 0.2 * len(ya)):
+        return None
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.permutation(rows_a[ya == c])[: round(n * share[c])] for c in share])
+
+
+def independent(X: np.ndarray) -> float:
+    """Return the share of rows that count as independent: windows of one series, in their order, repeat each other.
+
+    With the correlation r between neighbouring rows it is (1 - r) / (1 + r), of the columns' upper quartile of r:
+    shifted windows of noise agree in their statistics only.
+    """
+    X = X.astype(np.float64)  # in single precision a constant column seems to vary with its mean's rounding
+    std = X.std(0)
+    varies = std > 1e-6 * (np.abs(X).max(0) + np.median(std))
+    Z = (X - X.mean(0))[:, varies] / std[varies]
+    if len(Z) < 10 or not Z.shape[1]:
+        return 1.0
+    r = float(np.percentile(np.abs((Z[1:] * Z[:-1]).mean(0)), 75))
+    noise = 2 / np.sqrt(len(Z))
+    return 1.0 if r < noise else float(np.clip((1 - r) / (1 + r), 0.02, 1.0))
+
+
+def _largest_distance(A: np.ndarray, B: np.ndarray) -> tuple[float, int]:
+    best, which = 0.0, 0
+    order = np.argsort(-np.abs(A.mean(0) - B.mean(0)) / (A.std(0) + B.std(0) + 1e-9))[:40]
+    spread = np.argsort(-np.abs(np.log((A.std(0) + 1e-9) / (B.std(0) + 1e-9))))[:20]
+    for j in np.unique(np.concatenate([order, spread])):
+        d = ks_2samp(A[:, j], B[:, j], method="asymp").statistic
+        if d > best:
+            best, which = float(d), int(j)
+    return best, which
+
+
+def _told_apart(A: np.ndarray, B: np.ndarray, blocked: bool = False) -> float:
+    """Return the AUC of trees that tell the two apart, out of the bag; both as often.
+
+    Where rows repeat their neighbours, trees learn from the outer halves and are asked about the inner ones.
+    """
+    if blocked:
+        return _told_apart_in_blocks(A, B)
+    X = np.concatenate([A, B])
+    y = np.repeat([0, 1], [len(A), len(B)])
+    model = ExtraTreesClassifier(
+        60, bootstrap=True, oob_score=True, random_state=0, min_samples_leaf=5, class_weight="balanced"
+    ).fit(X, y)
+    p = np.nan_to_num(model.oob_decision_function_[:, 1], nan=0.5)
+    order = p.argsort(kind="stable").argsort() + 1.0
+    return float((order[y == 1].mean() - (len(B) + 1) / 2) / len(A))
+
+
+def _told_apart_in_blocks(A: np.ndarray, B: np.ndarray) -> float:
+    found = []
+    for flip in (False, True):
+        a, b = (A[::-1], B[::-1]) if flip else (A, B)
+        n, m = len(a) // 2, len(b) // 2
+        model = ExtraTreesClassifier(60, random_state=0, min_samples_leaf=5, class_weight="balanced")
+        model.fit(np.concatenate([a[:n], b[:m]]), np.repeat([0, 1], [n, m]))
+        p = model.predict_proba(np.concatenate([a[n:], b[m:]]))[:, 1]
+        order = p.argsort(kind="stable").argsort() + 1.0
+        k = len(b) - m
+        found.append(float((order[len(a) - n :].mean() - (k + 1) / 2) / (len(a) - n)))
+    return float(np.mean(found))

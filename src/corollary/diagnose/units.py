@@ -1,0 +1,189 @@
+"""Units that hardly answer: rectified ones that are zero on all rows, squashing ones at their ends.
+
+They are looked for where the weights are now and, if it is known, where they began.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.subject import quiet
+from corollary.diagnose.trace import SQUASHERS, Call, Trace
+from corollary.diagnose.trials import Trials
+from corollary.diagnose.weights import weights_state
+
+__all__ = ["dead_units", "doubtful_units", "saturated"]
+
+FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
+BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
+
+
+def dead_shares(t: Trace) -> list[tuple[str, float, int, float]]:
+    """Return for every rectified layer the share of its units that are zero on all rows, their number, and how far below zero."""
+    found = []
+    for c in t.hidden:
+        if c.name in ("relu", "relu6") and c.out.ndim >= 2:
+            h = c.units
+            dead = (h <= 0).all(0)
+            depth = 0.0
+            if bool(dead.any()) and isinstance(c.entered, Tensor) and c.entered.shape == c.out.shape:
+                before = Call(c.name, c.where, c.entered, None, convolved=c.convolved).units[:, dead]
+                depth = float(before.mean(0).abs().median())
+            found.append((c.where, float(dead.float().mean()), h.shape[1], depth))
+    return found
+
+
+def dead_units(exam: Exam) -> None:
+    """Rectified units that are zero for every row, beyond those that a usual start has on these data."""
+    t, s = exam.trace, exam.subject
+    if t is None:
+        return
+    shares = dead_shares(t)
+    exam.facts["dead"] = shares
+    if not shares:
+        return
+    total = sum(r[2] for r in shares)
+    overall = sum(r[1] * r[2] for r in shares) / max(1, total)
+    at = max(range(len(shares)), key=lambda i: shares[i][1])
+    where, worst, width, depth = shares[at]
+    if worst <= 0.3:
+        return
+    began = None
+    if s.initial is not None:
+        began = max((r[1] for r in dead_shares(exam.traced(s.twin("initial")))), default=0.0)
+    usual = _usually_dead(exam)
+    exam.facts["dead at the start"], exam.facts["dead at a usual start"] = began, usual
+    said = f"{worst:.0%} of the {width} units of {where or 'a rectified layer'} are zero on all rows"
+    said += f"; with new weights {usual:.0%} are" + (
+        "" if began is None else f", at the start {began:.0%} were"
+    )
+    well = exam.fine
+    sure = 0.0
+    if began is not None:
+        if began > max(0.3, usual + BEYOND) and not (well and worst < 0.6):
+            sure = 0.95
+        elif worst > max(0.5, usual + BEYOND) and not well:
+            sure = 0.5  # died on the way: something else killed them
+    elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
+        late = depth <= 0.5 or _travelled(exam)  # they died on the way
+        sure = 0.0 if well and worst < 0.7 else 0.5 if late else 0.85
+    if sure:
+        exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
+                  evidence={"layers": [r[0] for r in shares], "dead": [r[1] for r in shares]})  # fmt: skip
+
+
+def _travelled(exam: Exam) -> bool:
+    """Whether the weights are far larger than any usual start, so that what one sees came with the descent."""
+    state = weights_state(exam)
+    return state.ratio > 2 or state.largest > 4
+
+
+def _usually_dead(exam: Exam) -> float:
+    """Return the largest share of a layer that is dead under new weights: rows that are alike leave half of it dead."""
+    found = []
+    for seed in range(2):
+        with quiet(exam.subject.given):
+            torch.manual_seed(seed)
+            net = exam.subject.twin("new")
+        found.append(max((r[1] for r in dead_shares(exam.traced(net))), default=0.0))
+    return float(np.mean(found))
+
+
+def doubtful_units(exam: Exam) -> None:
+    """Whether dead units hold the model back: they do if the same net learns more from new weights than from these."""
+    if not exam.has("dead-units") or (exam.facts.get("dead at the start") or 0.0) > 0.3:
+        return
+    if exam.lab is None or exam.subject.output is None or exam.sure["dead-units"] < 0.6:
+        return
+    trials = exam.facts.setdefault("trials", Trials(exam))
+    long = {"rate": 3e-3, "steps": 3 * trials.steps}
+    here, new = trials.good("long", **long), trials.good("new long", "new", **long)
+    exam.facts["from here and anew"] = [here.loss, new.loss]
+    scale = exam.constant_loss
+    slack = 0.05 * scale if math.isfinite(scale) else 0.0
+    if here.loss <= 1.15 * new.loss + slack:
+        exam.drop("dead-units")
+
+
+def flat_share(t: Trace) -> list[tuple[str, float, float]]:
+    """Return for every hidden squashing layer the share of its values at the ends, and the median slope."""
+    found = []
+    last = t.hidden
+    for c in last:
+        if c.name not in SQUASHERS:
+            continue
+        h = c.out.detach().float()
+        h = 2 * h - 1 if c.name in ("sigmoid", "hardsigmoid") else h
+        found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))
+    return found
+
+
+def saturated(exam: Exam) -> None:
+    """Sigmoid or tanh units, and gates of recurrent cells, at their ends."""
+    t, s = exam.trace, exam.subject
+    if t is None:
+        return
+    shares = flat_share(t) + flat_cells(s.net, t)
+    if not shares:
+        return
+    exam.facts["saturated"] = shares
+    where, worst, _ = max(shares, key=lambda r: r[1])
+    began = None
+    if s.initial is not None:
+        try:
+            net = s.twin("initial")
+            first = exam.traced(net)
+            began = max((r[1] for r in flat_share(first) + flat_cells(net, first)), default=0.0)
+        except Exception:
+            began = None
+    exam.facts["saturated at the start"] = began
+    well = exam.fine
+    if worst > 0.8 or (worst > 0.4 and not well) or (began is not None and began > 0.35 and worst > 0.3):
+        if worst <= 0.9 and well and (began is None or began < 0.35):
+            return
+        said = f"{worst:.0%} of the activations of {where or 'a squashing layer'} are at an end, where the slope is below 0.02"
+        said += "" if began is None else f"; at the start {began:.0%} were"
+        exam.find("saturated-units", worst, said, where=where, sure=0.9 if worst > 0.5 else 0.8,
+                  repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
+
+
+def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:
+    """Return the same for the first layer of recurrent modules: torch computes their gates where no call is seen."""
+    found, parts = [], dict(net.named_modules())
+    for c in t.calls:
+        cell = parts.get(c.where)
+        if (
+            c.name not in ("lstm", "gru", "rnn_tanh")
+            or not isinstance(cell, nn.RNNBase)
+            or c.entered.ndim != 3
+        ):
+            continue
+        h = gates(cell, c.entered.detach().float())
+        found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))
+    return found
+
+
+def gates(cell: nn.RNNBase, x: Tensor) -> Tensor:
+    """Return the gates of a cell's first layer over the steps, scaled to -1 to 1."""
+    first = type(cell)(cell.input_size, cell.hidden_size, bias=cell.bias, batch_first=cell.batch_first)
+    own = cell.state_dict()
+    first.load_state_dict({n: own[n].float().cpu() for n in first.state_dict()})
+    x = x.cpu()
+    with torch.no_grad():
+        states = first(x)[0]
+        steps = 1 if cell.batch_first else 0
+        before = torch.cat(
+            [torch.zeros_like(states.narrow(steps, 0, 1)), states.narrow(steps, 0, x.shape[steps] - 1)], steps
+        )
+        a = nn.functional.linear(x, first.weight_ih_l0, first.bias_ih_l0 if cell.bias else None)
+        a = a + nn.functional.linear(before, first.weight_hh_l0, first.bias_hh_l0 if cell.bias else None)
+    if isinstance(cell, nn.RNN):
+        return a.tanh()
+    width, new = cell.hidden_size, 2  # the third block of both kinds of cell is the new value, under a tanh
+    inner = torch.arange(a.shape[-1]) // width == new
+    return torch.where(inner, a.tanh(), 2 * a.sigmoid() - 1)
