@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.trace import NORMS, WEIGHTED
 from corollary.diagnose.trials import Trials
 
 __all__ = ["not_finite", "overflow"]
@@ -54,6 +55,9 @@ ARITHMETIC = {
     "mm", "bmm", "addmm", "baddbmm", "matmul", "convolution", "linalg_vector_norm", "norm", "reciprocal", "rsqrt", "cosh", "sinh",
 }  # fmt: skip
 
+POWERS = {"exp", "exp2", "expm1", "cosh", "sinh"}
+DEEP = 6  # layers over which a gain of two per layer grows a hundredfold
+
 
 class _Watch(TorchDispatchMode):
     """Notes the first operation whose inputs are finite and whose result is not, and how many rows it touches."""
@@ -61,10 +65,13 @@ class _Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.name, self.share, self.dtype = "", 0.0, ""
+        self.powers: list[str] = []  # what was called that grows beyond all bounds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__.rstrip("_")
+        if name in POWERS:
+            self.powers.append(name)
         if not self.name and name in ARITHMETIC and isinstance(out, Tensor) and out.is_floating_point():
             bad = ~torch.isfinite(out)
             if bool(bad.any()) and all(_finite(t) for t in tree_leaves((args, kwargs or {}))):
@@ -114,6 +121,25 @@ def _broken(exam: Exam, broken: list[str]) -> None:
     else:
         said = f"{len(broken)} parameters are NaN or infinite, though data and start are not: the descent diverged"
         exam.find("learning-rate-too-large", float("inf"), said, where=broken[0], severity="error")
+        if s.initial is None:
+            _suspects(exam, net)
+
+
+def _suspects(exam: Exam, net: nn.Module) -> None:
+    """What may have led to weights that are not finite where their start is not known: depth, and powers taken by hand."""
+    calls = exam.traced(net).calls
+    deep = sum(c.name in WEIGHTED for c in calls) >= DEEP and not any(c.name in NORMS for c in calls)
+    steps = any(isinstance(m, (nn.RNNBase, nn.RNNCellBase)) for m in net.modules())
+    if deep or steps:
+        said = "the weights are not finite, and nothing keeps signals in range over the layers or steps of this net"
+        exam.find("exploding-gradient", float("inf"), said, sure=0.8 if deep else 0.7)
+    with torch.no_grad(), quiet(net), _Watch() as watch:
+        exam.subject.call(net.eval(), exam.subject.train.first(8))
+    if watch.powers:
+        said = (
+            f"the weights are not finite, and the net takes {watch.powers[0]} of numbers that nothing bounds"
+        )
+        exam.find("overflow", 1.0, said, where=watch.powers[0], sure=0.7)
 
 
 def _breaks_while_falling(exam: Exam) -> bool:

@@ -219,6 +219,13 @@ class Exam:
         return self.performance.get("train score", float("nan"))
 
     @property
+    def gain(self) -> float:
+        """The model's score above chance, as a share of what is possible, on validation rows if there are any."""
+        part = "valid" if np.isfinite(self.valid_score) else "train"
+        score, chance = (self.performance.get(f"{part} {k}", float("nan")) for k in ("score", "chance"))
+        return (score - chance) / max(1e-9, 1 - chance)
+
+    @property
     def valid_score(self) -> float:
         """The model's score on validation rows."""
         return self.performance.get("valid score", float("nan"))

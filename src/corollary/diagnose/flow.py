@@ -99,8 +99,7 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
-        max(seen)
-        > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
+        max(seen) > _most_growth(exam)
         or (growth > 1e4 and max(sizes) > 1e3)
         or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
         or _swamped(exam, rows, growth)
@@ -109,6 +108,14 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
         exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _most_growth(exam: Exam) -> float:
+    """Return from which growth on a gradient explodes: less is enough where the descent has led to nothing."""
+    if exam.facts.get("weights broken"):
+        return 30.0
+    worse = exam.performance.get("train loss", float("nan")) > exam.constant_loss and not exam.fine
+    return 100.0 if worse else 1 / RATIO
 
 
 def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:

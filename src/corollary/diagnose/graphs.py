@@ -8,9 +8,12 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import Graph, graph_of
 
 __all__ = ["graph_field", "oversmoothing"]
+
+DEEP = 6  # averages from which a net is deep for a graph: most of it is within reach
 
 
 def variation(h: Tensor, limits: Tensor) -> float:
@@ -49,7 +52,10 @@ def oversmoothing(exam: Exam) -> None:
     near, far = (_gain_at(exam, graph, k) for k in (2, hops))
     exam.facts["gain at 2 hops and at all"] = [near, far]
     smooth = alike < 0.1 * first or alike < 0.05 or likeness > 0.98
-    lost = hops >= 6 and near > far + 0.15
+    lost = hops >= DEEP and near > far + 0.15
+    if hops >= DEEP and not smooth and near > exam.gain + 0.1:  # shallow views tell more: did it begin so?
+        began = _alike_at_the_start(exam, limits, len(graph.x))
+        smooth, alike = (True, began) if began < 0.1 * first else (smooth, alike)
     if smooth or lost:
         said = f"after {hops} averages the states of the nodes vary by {alike:.3f} of their size, {first:.3f} in the first"
         said += f"; simple models gain {near:.2f} from two averages and {far:.2f} from all"
@@ -62,6 +68,18 @@ def oversmoothing(exam: Exam) -> None:
         ):  # of nodes that are alike
             if cause in exam.sure:
                 exam.sure[cause] = min(exam.sure[cause], 0.5)
+
+
+def _alike_at_the_start(exam: Exam, limits: Tensor, n: int) -> float:
+    """Return how much the last states of the nodes vary under the initial weights, or under new ones."""
+    s = exam.subject
+    with quiet(s.given):
+        torch.manual_seed(0)
+        net = s.twin("initial" if s.initial is not None else "new")
+    states = [c for c in exam.traced(net).calls if c.out.ndim == 2 and len(c.out) == n]
+    found = min(variation(c.out, limits) for c in states[len(states) // 2 :])
+    exam.facts["node variation at the start"] = found
+    return found
 
 
 def _gain_at(exam: Exam, graph: Graph, hops: int) -> float:

@@ -5,58 +5,89 @@ from __future__ import annotations
 import math
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.trials import Room, Trials, dropout_rate, say
+from corollary.diagnose.lab import Result
+from corollary.diagnose.trials import GOOD, Room, Trials, dropout_rate, say
 from corollary.diagnose.weights import State
 
 __all__ = ["without_settings"]
+
+TINY = 4.0  # rows of a batch, by its statistics
 
 
 def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
     """Infer the settings from the weights, the dropout that is there, and what a good descent gains."""
     good = trials.lab.runs["good"]
     fine = room.well(exam)
-    constant = room.constant if math.isfinite(room.constant) else abs(room.loss)
-    helped = room.matters(good, 0.3)
-    p = dropout_rate(exam)
-    exam.facts["helped"] = helped
-    if p >= 0.6 and not fine:
-        with_it = trials.good("good, dropout kept", dropout=None) if p < 0.9 else None
-        if with_it is None or good.loss < 0.8 * with_it.loss:
-            say(exam, "dropout-too-large", 1.0, 0.0, room, good, with_it)
-            return
-    new = None
-    if not helped and not fine:
-        new = trials.good("new", "new", steps=int(1.5 * trials.steps))
-        exam.facts["new"] = [new.loss, new.score, new.valid_loss, new.valid_score]
-    better_new = new is not None and room.matters(new, 0.25)
-    if not helped and not better_new:
+    if _too_much_dropout(exam, trials, room, good, fine):
         return
-    ratio, beyond = state.ratio, state.beyond
-    votes = {"learning-rate-too-small": 0.0, "learning-rate-too-large": 0.0, "weight-decay-too-large": 0.0}
-    if ratio == ratio:
-        if ratio < 0.7 and beyond < 0.02:
-            votes["weight-decay-too-large"] += 1.0 + (0.7 - ratio)
-        if beyond < 0.03 and 0.8 < ratio < 1.15:
-            votes["learning-rate-too-small"] += 1.0
-        elif beyond < 0.1 and 0.8 < ratio < 1.3:
-            votes["learning-rate-too-small"] += 0.4
-        if ratio > 2.0 or state.largest > 4:
-            votes["learning-rate-too-large"] += 1.0
-        elif beyond > 0.2:
-            votes["learning-rate-too-large"] += 0.4
-    if state.decayed == state.decayed and state.decayed > 0.6:
-        votes["weight-decay-too-large"] += 0.6
-    if better_new and not helped:
-        votes["learning-rate-too-large"] += 0.5
-    if room.loss > 1.05 * constant:
-        votes["learning-rate-too-large"] += 0.5
+    run, stuck = good, False
+    if not room.matters(good, 0.3) and not fine:
+        run, stuck = _that_helps(trials, room)
+    helped = run is not None and (stuck or room.matters(run, 0.3))
+    exam.facts["helped"] = helped
+    if run is None or not helped:
+        return
+    votes = _votes(exam, room, state, stuck)
     exam.facts["votes"] = votes
     best = max(votes, key=lambda c: votes[c])
-    run = good if helped else new
-    little = run is None or not room.loss - run.loss > 0.15 * constant  # is left beside what was learned
-    if votes[best] >= 0.5 and not (fine and (not helped or little)):
-        say(exam, best, votes[best], 0.0, room, run, None, sure=0.75)
-        if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:
-            exam.sure["vanishing-gradient"] = (
-                0.5  # the loss pulls against a decay that has shrunk the weights
-            )
+    little = not room.loss - run.loss > 0.15 * room.scale  # is left beside what was learned
+    if votes[best] < 0.5 or (fine and little and votes[best] < 1):
+        return
+    say(exam, best, votes[best], 0.0, room, run, None, sure=0.75)
+    if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:
+        exam.sure["vanishing-gradient"] = 0.5  # the loss pulls against a decay that has shrunk the weights
+
+
+def _too_much_dropout(exam: Exam, trials: Trials, room: Room, good: Result, fine: bool) -> bool:
+    p = dropout_rate(exam)
+    if p < 0.6 or fine:
+        return False
+    with_it = trials.good("good, dropout kept", dropout=None) if p < 0.9 else None
+    if with_it is not None and not good.loss < 0.8 * with_it.loss:
+        return False
+    say(exam, "dropout-too-large", 1.0, 0.0, room, good, with_it)
+    return True
+
+
+def _that_helps(trials: Trials, room: Room) -> tuple[Result | None, bool]:
+    """Return a run that gains where a short one from here does not, and whether only new weights do: it is stuck."""
+    long = {"rate": 3 * GOOD, "steps": 3 * trials.steps}
+    for name, start, options in (
+        ("new", "new", {"steps": int(1.5 * trials.steps)}),
+        ("long", "present", long),
+        ("new long", "new", long),
+    ):
+        run = trials.good(name, start, **options)
+        if room.matters(run, 0.25 if start == "new" else 0.3):
+            return run, start == "new"
+    return None, False
+
+
+def _votes(exam: Exam, room: Room, state: State, stuck: bool) -> dict[str, float]:
+    """Return what the weights say for each setting: near where they are drawn, shrunk, or far away."""
+    ratio, beyond = state.ratio, state.beyond
+    small = large = decay = batch = 0.0
+    if ratio < 0.7 and beyond < 0.02:
+        decay += 1.0 + (0.7 - ratio)
+    elif ratio < 0.85 and beyond < 0.02 and state.decayed > 0.4:  # the loss wants them longer
+        decay += 1.0
+    if beyond < 0.03 and 0.8 < ratio < 1.15:
+        small += 1.0
+    elif beyond < 0.1 and 0.8 < ratio < 1.3:
+        small += 0.4 if room.loss < 0.9 * room.scale else 0.8  # of a net that has learned nothing yet
+    if ratio > 2.0 or state.largest > 4:
+        large += 1.0
+    elif beyond > 0.2:
+        large += 0.4
+    if state.decayed > 0.6:
+        decay += 0.6
+    if stuck:
+        large += 0.5
+    if room.loss > 1.05 * room.scale:
+        large += 0.5
+    if max(exam.facts.get("rows of a batch by batch norm", [math.inf])) < TINY:
+        batch += 2.0
+    return {
+        "learning-rate-too-small": small, "learning-rate-too-large": large, "weight-decay-too-large": decay,
+        "batch-too-small": batch,
+    }  # fmt: skip

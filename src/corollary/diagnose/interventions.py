@@ -63,7 +63,7 @@ def interventions(exam: Exam) -> None:
 
 def _ended_early(exam: Exam, trials: Trials, room: Room) -> bool:
     """Whether a schedule has ended the descent far above what the rate that it began with still reaches."""
-    constant = room.constant if math.isfinite(room.constant) else abs(room.loss)
+    constant = room.scale
     losses = exam.subject.history.get("loss", np.zeros(0))
     losses = losses[np.isfinite(losses)]
     half = losses[len(losses) // 2 :]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from torch import Tensor
 
 from corollary.diagnose.baselines import Baselines, score_of
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.reference import perceptron_guesses
 
 __all__ = ["label_noise"]
+
+CLEAN = 0.9  # score of simple models from which they are good enough judges by themselves
 
 
 def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess: np.ndarray) -> None:
     """Errors among the most confident rows, beyond those on clean validation rows."""
     p = base.problem
-    n = len(p.y)
     v = base.valid_problem
     new = (
         np.zeros(0, int) if v is None else np.flatnonzero(~np.isin(v.rows, exam.facts.get("shared rows", [])))
@@ -29,31 +32,44 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
             )
             exam.find("label-noise", share, said, where=f"rows {p.rows[wrong][:20].tolist()}", sure=0.95)
             return
-    if not p.classes or base.gain < 0.35:
-        if not p.classes and base.gain > 0.2:
-            _outliers(exam, base, guess)
+    if p.classes:
+        _confident_errors(exam, base)
+    elif base.gain > 0.2:
+        _outliers(exam, base, guess)
+
+
+def _confident_errors(exam: Exam, base: Baselines) -> None:
+    r"""Errors that do not become rarer where predictions are sure.
+
+    Where classes overlap, the share of errors :math:`1 - \max_k p(k \mid x)` goes to zero away from the border; where a share
+    :math:`\eta` of the labels is drawn anew it stays at :math:`\eta (1 - 1/K)` however far one goes.
+    """
+    p, n = base.problem, len(base.problem.y)
+    guesses = [_sharp(g) for g in base.guesses.values()]
+    score = base.score
+    x = exam.subject.train.x
+    if score < CLEAN and isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point():
+        smooth = perceptron_guesses(p)
+        guesses.append(smooth)
+        score = max(score, score_of(smooth, p.y, base.labels))
+    if (score - base.chance) / max(1e-9, 1 - base.chance) < 0.35:
         return
-    together = sum(_sharp(base.guesses[k]) for k in base.guesses) / len(base.guesses)
-    said_class = base.labels[together.argmax(1)]
-    missed = said_class != p.y
+    together = sum(guesses) / len(guesses)
+    missed = base.labels[together.argmax(1)] != p.y
     ordered = np.sort(together, 1)
     order = np.argsort(-(ordered[:, -1] - ordered[:, -2]))
     top, middle = order[: n // 5], order[n // 5 : n // 2]
     e_top, e_mid = float(missed[top].mean()), float(missed[middle].mean())
-    se = np.sqrt(max(e_top, 0.02) / len(top))
+    error = np.sqrt(max(e_top, 0.02) / len(top))
     exam.facts["confident errors"] = [e_top, e_mid]
-    if e_top > 0.05 + 2 * se and e_top > 0.55 * e_mid:
+    if e_top > 0.05 + 2 * error and e_top > 0.55 * e_mid:
         said = (
             f"{e_top:.0%} of the most confident held-out predictions contradict the label, as many as "
             f"among the less confident ({e_mid:.0%})"
         )
-        exam.find(
-            "label-noise",
-            e_top,
-            said,
-            where=f"rows {p.rows[order[: n // 2]][missed[order[: n // 2]]][:20].tolist()}",
-            sure=0.85,
-        )
+        sure = order[: n // 2]
+        where = f"rows {p.rows[sure][missed[sure]][:20].tolist()}"
+        exam.find("label-noise", e_top, said, where=where, sure=0.85)
 
 
 def _cleaner(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float, float, bool]:

@@ -8,11 +8,15 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.objectives import quality
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import graph_of
 
 __all__ = ["target_leak"]
+
+SHORT = 0.85  # of what can be gained, from which one column is enough for an answer
+ASKED = 512  # rows
 
 
 def target_leak(exam: Exam) -> None:
@@ -43,8 +47,7 @@ def target_leak(exam: Exam) -> None:
         exam.subject.train, p.rows, top
     )  # a word counts at its place and among all words
     others = baselines(Problem(p.X[:, rest] if left is None else left, p.y, p.classes, p.rows), None, 30)
-    gone = lambda b: b.gain  # noqa: E731
-    a, o = gone(alone), gone(others)
+    a, o = alone.gain, others.gain
     valid = alone.valid.get(alone.best, float("nan")) if alone.valid else float("nan")
     kept = (valid - base.chance) / max(1e-9, 1 - base.chance)
     exam.facts["best column"] = {"column": top, "alone": alone.score, "others": others.score, "valid": valid}
@@ -60,12 +63,37 @@ def target_leak(exam: Exam) -> None:
     exam.facts["leak used"] = used
     if exam.subject.train.x.ndim >= 3 and strength[top] < (0.98 if p.classes and used else 0.9995):
         return
-    if plain or broken or mild:
+    shortcut = a > SHORT and _decides_alone(exam, top)
+    if plain or broken or mild or shortcut:
         said = f"column {top} alone scores {alone.score:.3f} on held-out rows, all others {others.score:.3f}"
         said += f"; on validation it scores {valid:.3f}" if lost else ""
         exam.find("target-leak", alone.score, said, where=f"column {top}",
                   sure=0.65 if not used else 1.0 if plain else 0.9 if broken else 0.8,
                   evidence={"alone": alone.score, "others": others.score}, repair={"drop_columns": group.tolist()})  # fmt: skip
+
+
+def _decides_alone(exam: Exam, column: int) -> bool:
+    """Whether the model looks at one column only: the answers stay with it when all others come from another row.
+
+    Where the others would do as well, that column is a short cut: easier to learn than what is meant to be learned.
+    """
+    s = exam.subject
+    samples = (s.valid or s.train).first(ASKED)
+    place = exam.reader.place_of(samples, column)
+    if s.net is None or s.output is None or place is None or samples.whole:
+        return False
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(samples.n))
+    alone, without = samples.x[rows].clone(), samples.x.clone()
+    alone[:, place], without[:, place] = samples.x[:, place], samples.x[rows][:, place]
+    found = []
+    with torch.no_grad(), quiet(s.net):
+        for x in (samples.x, alone, without):
+            z = main_output(s.call(s.net.eval(), samples.replaced(x)))
+            score, chance = quality(s.criterion.answers(z), samples.y, s.task)
+            found.append((score - chance) / max(1e-9, 1 - chance))
+    exam.facts["gain, from the best column alone, without it"] = found
+    mine, kept, left = found
+    return mine > 0.5 and kept > SHORT * mine and left < (1 - SHORT) * mine
 
 
 def _part(p: Problem | None, columns: np.ndarray) -> Problem | None:

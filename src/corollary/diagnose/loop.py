@@ -27,23 +27,38 @@ def loop(exam: Exam) -> None:
     if s.step is None:
         _left_gradients(exam)
         return
-    net = copied(s.given)
-    if exam.facts.get("weights broken"):  # where it diverged nothing can be seen
-        net = s.twin("initial" if s.initial is not None else "new")
-    net.train()
-    rows = s.train if s.train.whole else s.train.take(np.arange(min(s.train.n, s.settings.batch_size or 32)))
+    rows = s.train.first(s.settings.batch_size or 32)
     batch = rows.inputs, s.target(rows) if s.restores else rows.y
+    begun = s.twin("initial" if s.initial is not None else "new")
+    nets = [begun] if exam.facts.get("weights broken") else [copied(s.given), begun]
+    for net in nets:  # where a descent has ended in dead units or in NaN no gradient is left to be seen
+        share, where = _heaped(s.step, net.train(), batch)
+        if where:
+            said = f"after {STEPS} steps the gradients of {share:.0%} of the numbers still hold all those before them"
+            exam.find("gradients-not-cleared", share, said, where=where)
+            return
+    _left_behind(exam, nets[0], batch)
+
+
+def _heaped(step: Any, net: nn.Module, batch: Any) -> tuple[float, str]:
+    """Return the share of numbers whose gradients are never cleared though the step moves them, and their names."""
     before = {n: p.detach().clone() for n, p in net.named_parameters()}
     with quiet(net), torch.enable_grad():
         torch.manual_seed(0)
-        s.step(net, batch)
-        kept = _never_cleared(s.step, net, batch)
-    kept = [n for n in kept if not torch.equal(dict(net.named_parameters())[n].detach(), before[n])]
-    if kept:  # of parameters that the step moves
-        share = sum(before[n].numel() for n in kept) / sum(p.numel() for p in before.values())
-        said = f"after {STEPS} steps the gradients of {share:.0%} of the numbers still hold all those before them"
-        exam.find("gradients-not-cleared", share, said, where=", ".join(kept[:6]))
-        return
+        step(net, batch)
+        kept = _never_cleared(step, net, batch)
+    moved = dict(net.named_parameters())
+    kept = [n for n in kept if not torch.equal(moved[n].detach(), before[n])]
+    share = sum(before[n].numel() for n in kept) / max(1, sum(p.numel() for p in before.values()))
+    return share, ", ".join(kept[:6])
+
+
+def _left_behind(exam: Exam, net: nn.Module, batch: Any) -> None:
+    """Parameters that a step leaves where they are, though the loss has a gradient for them."""
+    before = {n: p.detach().clone() for n, p in net.named_parameters()}
+    with quiet(net), torch.enable_grad():
+        torch.manual_seed(0)
+        exam.subject.step(net, batch)
     still = [n for n, p in net.named_parameters() if p.requires_grad and torch.equal(p.detach(), before[n])]
     matrices = [n for n in still if before[n].ndim >= 2]
     gradients = exam.trace.gradients if exam.trace is not None else {}

@@ -15,6 +15,7 @@ __all__ = ["class_axis", "double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 ROWS = 256
+SIZES = (6.0, 4.0, 2.5, 1.5, 1.0, 0.5)  # of logits: from sure to hardly leaning
 
 
 def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
@@ -176,54 +177,59 @@ def _one_class(exam: Exam, z: Tensor) -> None:
 
 
 def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
-    """Ask the user's loss about a perfect output, a poor one and the opposite one."""
+    """Ask the user's loss about right outputs, as sure as it likes them best, about wrong ones and about none."""
     s = exam.subject
     if not isinstance(s.output, Tensor):
         return
-    n = min(len(z), ROWS)
-    z, y = z[:n], y[:n]
-    if s.task == "classes" and not y.is_floating_point() and z.ndim == 2 and y.ndim == 1:
-        k = z.shape[1]
-        good = F.one_hot(y.long().clamp(0, k - 1), k).float()
-        if bool((z >= 0).all()) and float((z.sum(1) - 1).abs().max()) < UNIT:  # probabilities
-            outputs = [
-                good * 0.98 + 0.02 / k,
-                torch.full_like(good, 1 / k),
-                good.roll(1, 1) * 0.98 + 0.02 / k,
-            ]
-        elif bool((z <= 0).all()) and float(z.logsumexp(1).abs().max()) < UNIT:
-            outputs = [
-                (good * 6).log_softmax(1),
-                torch.zeros_like(good).log_softmax(1),
-                (good.roll(1, 1) * 6).log_softmax(1),
-            ]
-        else:
-            outputs = [good * 6, torch.zeros_like(good), good.roll(1, 1) * 6]
-    elif s.task in ("regression", "binary", "multilabel") and z.numel() == y.numel():
-        t = y.reshape(z.shape).float()
-        if s.task == "regression":
-            spread = float(t.std()) or 1.0
-            noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * spread
-            outputs = [t, t + noise, t + 3 * noise]
-        elif bool(((z >= 0) & (z <= 1)).all()):
-            outputs = [t * 0.98 + 0.01, torch.full_like(t, 0.5), (1 - t) * 0.98 + 0.01]
-        else:
-            outputs = [(2 * t - 1) * 5, torch.zeros_like(t), (1 - 2 * t) * 5]
-    else:
+    asked = _right_and_wrong(s.task, z[:ROWS], y[:ROWS])
+    if asked is None:
         return
+    right, none, wrong = asked
     with torch.no_grad():
         try:
-            good, flat, bad = (float(s.criterion(o, y)) for o in outputs)
+            losses = [float(s.criterion(o, y[:ROWS])) for o in (*right, none, *wrong)]
         except Exception:
             return
+    sizes, flat = len(right), losses[len(right)]
+    best = int(np.argmin(losses[:sizes]))
+    good, bad = losses[best], losses[sizes + 1 + best]
     exam.facts["loss of right, none, wrong"] = [good, flat, bad]
     slack = 1e-6 * (1 + abs(flat))
-    if (good > bad - slack or good > flat + slack) and not (s.task == "regression" and _rewards(exam, z, y)):
-        said = (
-            f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
-            "it does not reward being right"
-        )
-        exam.find("wrong-loss", good - bad, said, where="loss")
+    if good <= bad - slack and good <= flat + slack:
+        return
+    if s.task == "regression" and _rewards(exam, z[:ROWS], y[:ROWS]):
+        return
+    said = (
+        f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
+        "it does not reward being right"
+    )
+    exam.find("wrong-loss", good - bad, said, where="loss")
+
+
+def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor]] | None:
+    """Return right outputs, one that says nothing, and wrong ones, in the form of the net's own outputs.
+
+    Of logits they come in several sizes: a loss with label smoothing is least at one that is less than sure.
+    """
+    if task == "classes" and not y.is_floating_point() and z.ndim == 2 and y.ndim == 1:
+        k = z.shape[1]
+        good = F.one_hot(y.long().clamp(0, k - 1), k).float()
+        bad, none = good.roll(1, 1), torch.zeros_like(good)
+        if bool((z >= 0).all()) and float((z.sum(1) - 1).abs().max()) < UNIT:  # probabilities
+            return [good * 0.98 + 0.02 / k], none + 1 / k, [bad * 0.98 + 0.02 / k]
+        if bool((z <= 0).all()) and float(z.logsumexp(1).abs().max()) < UNIT:
+            logs = [[(size * o).log_softmax(1) for size in SIZES] for o in (good, bad)]
+            return logs[0], none.log_softmax(1), logs[1]
+        return [size * good for size in SIZES], none, [size * bad for size in SIZES]
+    if task not in ("regression", "binary", "multilabel") or z.numel() != y.numel():
+        return None
+    t = y.reshape(z.shape).float()
+    if task == "regression":
+        noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * (float(t.std()) or 1.0)
+        return [t], t + noise, [t + 3 * noise]
+    if bool(((z >= 0) & (z <= 1)).all()):
+        return [t * 0.98 + 0.01], torch.full_like(t, 0.5), [(1 - t) * 0.98 + 0.01]
+    return [size * (2 * t - 1) for size in SIZES], torch.zeros_like(t), [size * (1 - 2 * t) for size in SIZES]
 
 
 def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:

@@ -10,7 +10,9 @@ __all__ = ["EXPLAINS", "ranked"]
 
 ODD = 0.25  # decades beyond the usual from which a known setting counts as a fault of its own
 
-# What a cause brings about by itself: such a finding is kept as a note of the first, not as an alarm of its own.
+SHOWN = 3  # alarms among which a consequence may still be one: it may be the cause after all
+
+# What a cause brings about by itself: such a finding comes after it, whatever its family.
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "not-finite-data": ("overflow", "learning-rate-too-large", "no-signal"),
     "overflow": ("learning-rate-too-large", "exploding-gradient", "dead-units"),
@@ -91,12 +93,16 @@ def ranked(exam: Exam) -> list[Finding]:
     for cause in order:
         finding = exam.findings[cause]
         if cause in done:
-            finding.severity = "info"
             explained.append(finding)
             continue
         below = [c for c in EXPLAINS.get(cause, ()) if c in exam.findings and c not in done]
         below = [c for c in below if c not in [f.cause for f in first] and not own(cause, c)]
         finding.explains = below
+        for c in below:
+            exam.findings[c].explained_by = cause
         done.update(below)
         first.append(finding)
+    explained.sort(key=lambda f: -exam.sure[f.cause])
+    for finding in explained[max(0, SHOWN - len(first)) :]:  # beyond the first three a consequence is a note
+        finding.severity = "info"
     return [*first, *explained, *exam.notes]

@@ -30,6 +30,7 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)  # numbers and arrays, for the picture
     explains: list[str] = field(default_factory=list)  # causes further down that follow from this one
     repair: dict[str, Any] = field(default_factory=dict)  # settings that would mend it
+    explained_by: str = ""  # a cause further up that this one may follow from
 
     @property
     def alarm(self) -> bool:
@@ -75,7 +76,7 @@ class Finding:
         """Return everything as plain values."""
         names = (
             "cause", "severity", "family", "value", "where", "said", "formula", "link", "page", "advice",
-            "code", "threshold", "explains", "evidence", "repair",
+            "code", "threshold", "explains", "explained_by", "evidence", "repair",
         )  # fmt: skip
         return {name: plain(getattr(self, name)) for name in names}
 
@@ -87,6 +88,8 @@ class Finding:
             lines.append(f"    do: {self.advice}")
             lines += [f"        {line}" for line in self.code.splitlines()]
             lines.append(f"    formula: {self.formula} ({self.link}); see {self.page}")
+        if self.explained_by and self.alarm:
+            lines.append(f"    may follow from: {self.explained_by}")
         if self.explains:
             lines.append(f"    explains: {', '.join(self.explains)}")
         return "\n".join(lines)
@@ -164,7 +167,8 @@ class Report:
         """
         found: dict[str, Any] = {}
         for finding in reversed(self.alarms):  # the first cause has the last word
-            found.update(finding.repair)
+            if not finding.explained_by:
+                found.update(finding.repair)
         return found
 
 

@@ -126,32 +126,36 @@ class Reader:
 
     def without_place(self, samples: Samples, rows: np.ndarray, column: int) -> np.ndarray | None:
         """Return the table of texts or sequences without one place, where a column is about a place; None otherwise."""
-        given = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor)]
-        if len(given) == 1 and given[0].ndim == 3:
-            return self._without_step(given[0][torch.as_tensor(rows).to(given[0].device)], column)
-        if len(given) != 1 or given[0].ndim != 2 or given[0].is_floating_point() or not self._are_words(0):
+        place = self.place_of(samples, column)
+        t = samples.x
+        if place is None or (t.ndim == 2 and t.is_floating_point()):
             return None
-        words = self._vocabulary(0)
-        place = column - len(words)
-        if place < 0 or given[0].shape[1] > PLACES:
-            return None
-        return tokens(np.delete(given[0].cpu().numpy()[rows], place, axis=1), words)
+        if t.ndim == 2:
+            return tokens(np.delete(t.cpu().numpy()[rows], place, axis=1), self._vocabulary(0))
+        x = np.delete(self._steps(t[torch.as_tensor(rows).to(t.device)]), place, axis=1)
+        return np.concatenate([x.reshape(len(x), -1), statistics(x)], 1)
 
-    def _without_step(self, t: Tensor, column: int) -> np.ndarray | None:
-        """The same for sequences: their statistics hold every step too."""
-        x = self._steps(t)
-        _, steps, width = x.shape
+    def place_of(self, samples: Samples, column: int) -> int | None:
+        """Return the column, word or step of the inputs that a column of the table is about; None where it is not one."""
+        if len([*samples.args, *samples.kwargs]) != 1 or not isinstance(samples.x, Tensor):
+            return None
+        t = samples.x
+        if t.ndim == 2 and (t.is_floating_point() or not self._are_words(0)):
+            return column
+        if t.ndim == 2:
+            place = column - len(self._vocabulary(0))
+            return place if place >= 0 and t.shape[1] <= PLACES else None
+        return self._step_of(t, column) if t.ndim == 3 else None
+
+    def _step_of(self, t: Tensor, column: int) -> int | None:
+        """The same for sequences, whose first and last step are among the statistics too."""
+        steps, width = (t.shape[2], t.shape[1]) if self.steps_last else (t.shape[1], t.shape[2])
         if steps * width > WIDE or steps < 3:
             return None
         beyond = column - steps * width
         if beyond < 0:
-            step = column // width
-        elif 4 * width <= beyond < 6 * width:  # the first and the last step, among the statistics
-            step = 0 if beyond < 5 * width else steps - 1
-        else:
-            return None
-        x = np.delete(x, step, axis=1)
-        return np.concatenate([x.reshape(len(x), -1), statistics(x)], 1)
+            return column // width
+        return (0 if beyond < 5 * width else steps - 1) if 4 * width <= beyond < 6 * width else None
 
     def _columns(self, i: int, t: Tensor) -> np.ndarray:
         if t.ndim == 2 and not t.is_floating_point() and t.shape[1] > 1 and self._are_words(i):

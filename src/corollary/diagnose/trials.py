@@ -82,6 +82,11 @@ class Room:
     valid_score: float
     constant: float
 
+    @property
+    def scale(self) -> float:
+        """The loss of a constant answer, or the present one where there is no such thing."""
+        return self.constant if math.isfinite(self.constant) else abs(self.loss)
+
     def well(self, exam: Exam) -> bool:
         """Whether the model does what simple models can, with a loss below that of a constant answer."""
         return exam.fine and not self.loss > 1.2 * self.constant
@@ -99,12 +104,11 @@ class Room:
     def matters(self, r: Result, least: float = 0.3) -> bool:
         """Whether a run makes a difference that counts: of the loss and, where known, on held-out rows too."""
         fall = self.train(r)
-        scale = self.constant if math.isfinite(self.constant) else abs(self.loss)
-        if fall < least or (self.loss - r.loss) < 0.04 * scale:
+        if fall < least or (self.loss - r.loss) < 0.04 * self.scale:
             return False
         v = self.valid(r)
         if math.isfinite(v):
-            return v > 0.5 * least and (self.valid_loss - r.valid_loss) > 0.03 * scale
+            return v > 0.5 * least and (self.valid_loss - r.valid_loss) > 0.03 * self.scale
         return True
 
 

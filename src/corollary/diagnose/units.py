@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
-from corollary.diagnose.trace import SQUASHERS, Call, Trace
+from corollary.diagnose.trace import SQUASHERS, WEIGHTED, Call, Trace
 from corollary.diagnose.trials import Trials
-from corollary.diagnose.weights import weights_state
+from corollary.diagnose.weights import untouched, weights_state
 
 __all__ = ["dead_units", "doubtful_units", "saturated"]
 
@@ -70,7 +70,9 @@ def dead_units(exam: Exam) -> None:
         elif worst > max(0.5, usual + BEYOND) and not well:
             sure = 0.5  # died on the way: something else killed them
     elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
-        late = depth <= 0.5 or _travelled(exam)  # they died on the way
+        late = depth <= 0.5 or (
+            _travelled(exam) and not _never_moved(exam, where, width)
+        )  # they died on the way
         sure = 0.0 if well and worst < 0.7 else 0.5 if late else 0.85
     if sure:
         exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
@@ -81,6 +83,21 @@ def _travelled(exam: Exam) -> bool:
     """Whether the weights are far larger than any usual start, so that what one sees came with the descent."""
     state = weights_state(exam)
     return state.ratio > 2 or state.largest > 4
+
+
+def _never_moved(exam: Exam, where: str, width: int) -> bool:
+    """Whether the weights into dead units are as torch draws them: no gradient has ever reached these units."""
+    calls = exam.trace.calls
+    at = next(
+        i for i, c in enumerate(calls) if c.where == where and c.name == "relu" and c.units.shape[1] == width
+    )
+    fed = next((c.where for c in reversed(calls[:at]) if c.name in WEIGHTED), None)
+    module = dict(exam.subject.net.named_modules()).get(fed)
+    dead = (calls[at].units <= 0).all(0)
+    W = getattr(module, "weight", None)
+    if not isinstance(W, Tensor) or len(W) != width:
+        return False
+    return untouched(module, W[dead.to(W.device)], "weight") is True
 
 
 def _usually_dead(exam: Exam) -> float:
