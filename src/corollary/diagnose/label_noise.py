@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
 from torch import Tensor
 
 from corollary.diagnose.baselines import Baselines, score_of
@@ -46,30 +48,40 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
     """
     p, n = base.problem, len(base.problem.y)
     guesses = [_sharp(g) for g in base.guesses.values()]
-    score = base.score
     x = exam.subject.train.x
-    if score < CLEAN and isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point():
-        smooth = perceptron_guesses(p)
-        guesses.append(smooth)
-        score = max(score, score_of(smooth, p.y, base.labels))
-    if (score - base.chance) / max(1e-9, 1 - base.chance) < 0.35:
-        return
+    if base.score < CLEAN and isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point():
+        guesses.append(perceptron_guesses(p))
     together = sum(guesses) / len(guesses)
     missed = base.labels[together.argmax(1)] != p.y
+    gain = max(base.gain, (1 - missed.mean() - base.chance) / max(1e-9, 1 - base.chance))
+    if gain < 0.25:
+        return
     ordered = np.sort(together, 1)
     order = np.argsort(-(ordered[:, -1] - ordered[:, -2]))
     top, middle = order[: n // 5], order[n // 5 : n // 2]
     e_top, e_mid = float(missed[top].mean()), float(missed[middle].mean())
+    usual = errors_of_an_overlap(gain, 0.2)
     error = np.sqrt(max(e_top, 0.02) / len(top))
-    exam.facts["confident errors"] = [e_top, e_mid]
-    if e_top > 0.05 + 2 * error and e_top > 0.55 * e_mid:
+    exam.facts["confident errors"] = [e_top, e_mid, usual]
+    if e_top > usual + 0.04 + 2 * error and e_top > 0.55 * e_mid:
         said = (
-            f"{e_top:.0%} of the most confident held-out predictions contradict the label, as many as "
-            f"among the less confident ({e_mid:.0%})"
+            f"{e_top:.0%} of the most confident held-out predictions contradict the label, nearly as many as among the less "
+            f"confident ({e_mid:.0%}); of classes that merely overlap {usual:.0%} would"
         )
         sure = order[: n // 2]
         where = f"rows {p.rows[sure][missed[sure]][:20].tolist()}"
         exam.find("label-noise", e_top, said, where=where, sure=0.85)
+
+
+def errors_of_an_overlap(gain: float, share: float) -> float:
+    r"""Return the errors among the most confident share of rows of two normal classes that are told apart as well as here.
+
+    For classes :math:`\mathcal N(\pm d/2, 1)` a share :math:`\Phi(d/2)` is right, and of the rows with :math:`|x| > t`, which
+    are :math:`\Phi(d/2 - t) + \Phi(-d/2 - t)`, those of the second term are wrong.
+    """
+    half = norm.ppf((1 + min(gain, 0.999)) / 2)
+    t = brentq(lambda t: norm.cdf(half - t) + norm.cdf(-half - t) - share, 0.0, half + 10)
+    return float(norm.cdf(-half - t) / share)
 
 
 def _cleaner(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float, float, bool]:

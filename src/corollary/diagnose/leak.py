@@ -73,9 +73,10 @@ def target_leak(exam: Exam) -> None:
 
 
 def _decides_alone(exam: Exam, column: int) -> bool:
-    """Whether the model looks at one column only: the answers stay with it when all others come from another row.
+    """Whether the model takes a short cut: one column decides although the others would do as well.
 
-    Where the others would do as well, that column is a short cut: easier to learn than what is meant to be learned.
+    With all others taken from another row the answers stay with that column, and with it alone from another row they go. Of one
+    word of a text the second is enough, as no single place tells so much by nature.
     """
     s = exam.subject
     samples = (s.valid or s.train).first(ASKED)
@@ -93,6 +94,8 @@ def _decides_alone(exam: Exam, column: int) -> bool:
             found.append((score - chance) / max(1e-9, 1 - chance))
     exam.facts["gain, from the best column alone, without it"] = found
     mine, kept, left = found
+    if not samples.x.is_floating_point():
+        return mine > 0.5 and left < 0.5 * mine
     return mine > 0.5 and kept > SHORT * mine and left < (1 - SHORT) * mine
 
 
