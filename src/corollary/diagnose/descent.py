@@ -87,8 +87,10 @@ def with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
     exam.facts["gains"], exam.facts["odd settings"] = gains, odd
     votes = {}
     for cause, gain in gains.items():
-        helped = room.matters(runs[cause], 0.25)
         strange = odd.get(cause, -1.0)
+        helped = room.matters(runs[cause], 0.25)
+        if cause == large and strange <= 0:  # a usual rate is to blame for more than a little only
+            helped = helped and room.loss - runs[cause].loss > 0.15 * room.scale
         vote = gain + 0.8 * max(strange, -0.5)
         votes[cause] = vote if (helped and gain > 0.12) or (strange > 0.9 and gain > 0.05) else -1.0
     _shape_votes(exam, votes, gains, state, room, ups, rise, odd, fine, control, runs)
@@ -198,8 +200,10 @@ def _shape_votes(
             if c in (small, large) and odd.get(c, 0) < 0.5:
                 votes[c] -= 0.6
                 gained = room.loss - runs[c].loss if c in runs else 0.0
-                if not gained > 0.15 * constant:  # what is left is little beside what was learned
+                if not gained > 0.2 * constant:  # what is left is little beside what was learned
                     votes[c] = -1.0
+        if odd.get("dropout-too-large", 1.0) < 0.1:  # a usual share, in a model that does what it should
+            votes["dropout-too-large"] = -1.0
 
 
 def _demote(exam: Exam) -> None:

@@ -37,6 +37,7 @@ from corollary.diagnose.scales import scaled_inputs, unscaled_inputs, unscaled_t
 from corollary.diagnose.settings import OWNER, Settings
 from corollary.diagnose.shift import shift
 from corollary.diagnose.subject import Subject
+from corollary.diagnose.suspects import suspects
 from corollary.diagnose.symmetry import symmetric
 from corollary.diagnose.units import dead_units, doubtful_units, saturated
 from corollary.diagnose.view import receptive_field
@@ -55,7 +56,7 @@ CHECKS = {
     "start": (symmetric, dead_units, saturated, gradients),
     "architecture": (oversmoothing, receptive_field, bottleneck, batch_norm_noise),
     "descent": (scaled_inputs, doubtful_units, interventions),
-    "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity),
+    "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, suspects),
 }  # fmt: skip
 
 

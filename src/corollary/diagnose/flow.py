@@ -21,6 +21,7 @@ GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
     30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 )
+LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -146,7 +147,7 @@ def _steps(exam: Exam) -> None:
     wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
     if wild and not exam.fine and not (ratio > GROWS or g.max() > 1e4):
         g, ratio = began  # it began so, and what followed was no training
-    if (ratio > GROWS or g.max() > 1e4) and not (exam.fine and not broken):
+    if (ratio > GROWS or g.max() > 1e4) and (broken or not (exam.fine or exam.gain > LEARNED)):
         said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
         exam.find(
             "exploding-gradient",

@@ -31,7 +31,8 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     exam.facts["votes"] = votes
     best = max(votes, key=lambda c: votes[c])
     little = not room.loss - run.loss > 0.15 * room.scale  # is left beside what was learned
-    if votes[best] < 0.5 or (fine and little and votes[best] < 1):
+    plain = best in ("weight-decay-too-large", "batch-too-small") and votes[best] >= 1
+    if votes[best] < 0.5 or (fine and little and not plain):
         return
     say(exam, best, votes[best], 0.0, room, run, None, sure=0.75)
     if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:

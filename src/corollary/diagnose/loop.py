@@ -54,11 +54,12 @@ def _heaped(step: Any, net: nn.Module, batch: Any) -> tuple[float, str]:
 
 
 def _left_behind(exam: Exam, net: nn.Module, batch: Any) -> None:
-    """Parameters that a step leaves where they are, though the loss has a gradient for them."""
+    """Parameters that all steps leave where they are, though the loss has a gradient for them."""
     before = {n: p.detach().clone() for n, p in net.named_parameters()}
     with quiet(net), torch.enable_grad():
         torch.manual_seed(0)
-        exam.subject.step(net, batch)
+        for _ in range(STEPS):
+            exam.subject.step(net, batch)
     still = [n for n, p in net.named_parameters() if p.requires_grad and torch.equal(p.detach(), before[n])]
     matrices = [n for n in still if before[n].ndim >= 2]
     gradients = exam.trace.gradients if exam.trace is not None else {}

@@ -15,7 +15,11 @@ __all__ = ["class_axis", "double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 ROWS = 256
-SIZES = (6.0, 4.0, 2.5, 1.5, 1.0, 0.5)  # of logits: from sure to hardly leaning
+SIZES = (
+    6.0,
+    4.0,
+    2.5,
+)  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
 
 
 def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:

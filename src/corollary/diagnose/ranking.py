@@ -102,7 +102,6 @@ def ranked(exam: Exam) -> list[Finding]:
             exam.findings[c].explained_by = cause
         done.update(below)
         first.append(finding)
-    explained.sort(key=lambda f: -exam.sure[f.cause])
     for finding in explained[max(0, SHOWN - len(first)) :]:  # beyond the first three a consequence is a note
         finding.severity = "info"
     return [*first, *explained, *exam.notes]

@@ -40,47 +40,40 @@ def equal_units(W: Tensor) -> float:
 
 
 def symmetric(exam: Exam) -> None:
-    """Hidden layers whose units are all alike."""
+    """Hidden layers whose units are all alike, now or where they began."""
     s = exam.subject
     if s.net is None or exam.facts.get("weights broken"):
         return
-    layers = _matrices(s.net)
     order = [c.where for c in exam.trace.layers()] if exam.trace is not None else []
-    last = order[-1] if order else ""
-    worst, where, when = 0.0, "", "now"
-    start = (
-        {n: v.detach().float().cpu() for n, v in s.initial.items() if isinstance(v, Tensor)}
-        if s.initial is not None
-        else {}
-    )
-    alike = []
-    for name, W in layers:
-        if last and name.rpartition(".")[0] == last:
-            continue
-        share = equal_units(W)
-        began = equal_units(start[name]) if name in start and start[name].shape == W.shape else None
-        if share > worst:
-            worst, where = share, name
-        if share > 0.6 or (began is not None and began > 0.6 and share > 0.3):
-            alike.append((name, share))
-    exam.facts["equal units"] = worst
-    fed = [name for name, _ in alike]
+    last = order[-1] if order else None
+    hidden = {n: W for n, W in _matrices(s.net) if n.rpartition(".")[0] != last}
+    alike = {n: _alike(exam, n, W) for n, W in hidden.items()}
+    exam.facts["equal units"] = max(alike.values(), default=0.0)
+    alike = {n: share for n, share in alike.items() if share > 0.3}
     if not alike:
         _alike_responses(exam)
         return
-    weights = dict(layers)
-    zero = all(float(weights[n].abs().max()) < 1e-12 for n in fed)
-    if (
-        zero
-        and len(fed) == len([n for n, _ in layers if n.rpartition(".")[0] != last])
-        and s.settings.weight_decay
-        and s.settings.weight_decay > 1e-2
-    ):
-        return
-    said = f"{alike[0][1]:.0%} of the units of {alike[0][0]} equal another one: they get the same gradient for ever"
-    exam.find("symmetric-initialisation", alike[0][1], said, where=", ".join(fed[:5]), repair={"initialise": "kaiming"},
-              evidence={"when": when})  # fmt: skip
-    exam.facts["where equal"] = where
+    zero = all(float(hidden[n].abs().max()) < 1e-12 for n in alike)
+    if zero and len(alike) == len(hidden) and (s.settings.weight_decay or 0.0) > 1e-2:
+        return  # the decay has made them so
+    name, share = next(iter(alike.items()))
+    said = f"{share:.0%} of the units of {name} equal another one: they get the same gradient for ever"
+    where = ", ".join(list(alike)[:5])
+    exam.find("symmetric-initialisation", share, said, where=where, repair={"initialise": "kaiming"})
+
+
+def _alike(exam: Exam, name: str, W: Tensor) -> float:
+    """Return the share of equal units of a layer; zero where they are few, or where it does no harm."""
+    share = equal_units(W)
+    began = exam.subject.initial.get(name) if exam.subject.initial is not None else None
+    if not isinstance(began, Tensor) or began.shape != W.shape:
+        return share if share > 0.6 else 0.0
+    began = began.detach().float().cpu()
+    first = equal_units(began)
+    if share > 0.6 or (first > 0.6 and share > 0.3):
+        return share
+    drawn_apart = first > 0.9 and bool(began.any()) and not exam.fine  # by what came after, too late
+    return first if drawn_apart else 0.0
 
 
 def _alike_responses(exam: Exam) -> None:
