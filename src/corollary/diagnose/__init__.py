@@ -3,10 +3,9 @@
 The package is itself the function: ``corollary.diagnose(model, data)`` returns a report of findings, the most probable cause
 first, and of measurements. The instruments it uses can be called alone: ``corollary.diagnose.summary(module, input)``.
 
-A diagnosis goes in four steps, a file or a few each: ``subject`` turns what was given into something that can be asked,
-``trace`` looks at it layer by layer; one file per family measures (``data``, ``objective``, ``graph``, ``start``,
-``architecture``, ``descent``, ``outcome``); ``rules`` is the table of causes with what fires each, and ``ranking`` puts
-the causes of other causes first. ``report`` is what comes back.
+A diagnosis goes in four steps: ``subject`` turns what was given into something that can be asked, and ``trace`` looks at it
+layer by layer; the checks that ``examine`` lists by family measure, a small file for each kind of fault; ``rules`` is the
+table of causes with what fires each; ``ranking`` puts the causes of other causes first. ``report`` is what comes back.
 """
 
 from __future__ import annotations

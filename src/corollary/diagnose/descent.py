@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,9 +13,12 @@ from corollary.diagnose.lab import Result
 from corollary.diagnose.trials import GOOD, Room, Trials, dropout_rate, say
 from corollary.diagnose.weights import State
 
-__all__ = ["GOOD", "Trials", "abnormal", "with_settings"]
+__all__ = ["abnormal", "with_settings"]
 
 ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
+MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
+LARGE, SMALL, DECAY = "learning-rate-too-large", "learning-rate-too-small", "weight-decay-too-large"
+DROPOUT, BATCH = "dropout-too-large", "batch-too-small"
 
 
 def abnormal(exam: Exam) -> dict[str, float]:
@@ -23,16 +28,16 @@ def abnormal(exam: Exam) -> dict[str, float]:
     if s.learning_rate:
         adaptive = s.optimizer is not None and not s.optimizer.startswith("sgd")
         high, low = (1e-2, 1e-4) if adaptive else (0.5 * (1 - s.momentum) ** 0.7, 1e-3)
-        found["learning-rate-too-large"] = math.log10(s.learning_rate / high)
-        found["learning-rate-too-small"] = math.log10(low / s.learning_rate)
+        found[LARGE] = math.log10(s.learning_rate / high)
+        found[SMALL] = math.log10(low / s.learning_rate)
     if s.weight_decay:
         usual = 0.3 if s.decoupled else 1e-2
-        found["weight-decay-too-large"] = math.log10(s.weight_decay / usual)
+        found[DECAY] = math.log10(s.weight_decay / usual)
     if s.batch_size:
-        found["batch-too-small"] = math.log2(8 / s.batch_size) / 2
+        found[BATCH] = math.log2(8 / s.batch_size) / 2
     p = dropout_rate(exam)
     if p:
-        found["dropout-too-large"] = (p - 0.5) * 4
+        found[DROPOUT] = (p - 0.5) * 4
     return found
 
 
@@ -46,68 +51,143 @@ def oscillation(losses: np.ndarray) -> tuple[float, float]:
     return float(ups), float(losses[-1] / max(1e-12, losses.min()))
 
 
+@dataclass
+class Evidence:
+    """What the settings, the runs, the weights and the history say of a descent."""
+
+    room: Room
+    state: State
+    odd: dict[str, float]  # decades beyond the usual, by cause
+    control: Result
+    runs: dict[str, Result]  # with one setting changed, by cause
+    gains: dict[str, float]
+    ups: float
+    rise: float
+    fine: bool
+    shrunk: float  # size of the weights over that of the initial ones
+
+    def strange(self, cause: str) -> float:
+        """How many decades its setting lies beyond the usual, as far as that is known."""
+        return self.odd.get(cause, 0.0)
+
+    def gained(self, cause: str) -> float:
+        """The fall of the loss with its setting changed, as a share of that of a constant answer."""
+        return (self.room.loss - self.runs[cause].loss) / max(self.room.scale, 1e-12)
+
+    def helps(self, cause: str) -> bool:
+        """Whether a model that does not do what it should gains a little by the change."""
+        return not self.fine and self.gains[cause] > 0.05
+
+    @property
+    def decays(self) -> bool:
+        """Whether less decay helps such a model, or its weights have collapsed."""
+        return not self.fine and (self.gains[DECAY] > 0.05 or self.state.ratio < 0.3)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether little was learned."""
+        return self.room.loss > 0.5 * self.room.scale
+
+    @property
+    def wild(self) -> bool:
+        """Whether the loss swings or has risen."""
+        return self.rise > 1.5 or self.ups > 0.08
+
+    @property
+    def arrives(self) -> bool:
+        """Whether it gets where the changes lead as soon as it goes on as it is."""
+        least = min(r.loss for r in self.runs.values() if math.isfinite(r.loss))
+        return self.room.loss - self.control.loss > 0.5 * (self.room.loss - least)
+
+
+Test = Callable[[Evidence, float], bool]
+
+# What speaks for or against a cause beside its run, in this order: cause, when, and the vote from then on.
+ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
+    # the weights have travelled; or they have hardly moved, and little was learned
+    (SMALL, lambda e, v: e.state.moved > 0.5 and e.strange(SMALL) < ODD, lambda e, v: min(v, 0.0)),
+    (SMALL, lambda e, v: e.state.moved < 0.1 and e.stuck and e.gains[SMALL] > 0.05, lambda e, v: max(v, 1.0)),
+    (SMALL, lambda e, v: e.state.moved < 0.01 and e.stuck and e.strange(SMALL) > 0.9, lambda e, v: max(v, 1.0)),
+    # nothing need be changed
+    (SMALL, lambda e, v: e.arrives and e.strange(SMALL) < ODD, lambda e, v: min(v, 0.0)),
+    (DROPOUT, lambda e, v: e.arrives and e.strange(DROPOUT) < ODD, lambda e, v: min(v, 0.0)),
+    (BATCH, lambda e, v: e.arrives and e.strange(BATCH) < ODD, lambda e, v: min(v, 0.0)),
+    # the history swings, or the rate is unusual
+    (LARGE, lambda e, v: e.wild and e.helps(LARGE) and e.strange(LARGE) > -1, lambda e, v: max(v, 0.3) + 0.5),
+    (LARGE, lambda e, v: e.helps(LARGE) and e.strange(LARGE) > 0.3, lambda e, v: max(v, 0.2 + e.strange(LARGE))),
+    (LARGE, lambda e, v: not e.wild and e.strange(LARGE) < -1, lambda e, v: v - 0.5),
+    # the weights have shrunk, or the decay is unusual
+    (DECAY, lambda e, v: v > 0 and e.shrunk < 0.7, lambda e, v: v + 0.5),
+    (DECAY, lambda e, v: e.decays and e.strange(DECAY) > 0.3, lambda e, v: max(v, 0.5 + e.strange(DECAY))),
+    # the model does what it should, with usual settings
+    (SMALL, lambda e, v: e.fine and e.strange(SMALL) < ODD, lambda e, v: v - 0.6 if e.gained(SMALL) > MUCH else -1),
+    (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
+    (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
+)  # fmt: skip
+
+
 def with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
-    """Change one setting at a time and compare with the control."""
+    """Change one setting at a time, compare with the control, and say what most speaks for."""
+    e = _gathered(exam, trials, room, state)
+    votes = {cause: _vote(e, cause) for cause in e.runs}
+    for cause, when, then in ARGUMENTS:
+        if cause in votes and when(e, votes[cause]):
+            votes[cause] = then(e, votes[cause])
+    exam.facts["votes"] = votes
+    best, *others = sorted(votes, key=lambda c: -votes[c])
+    if votes[best] <= 0.25:
+        return
+    say(exam, best, votes[best], room, e.runs[best], e.control)
+    if room.matters(e.runs[best], 0.25) and _closes(room, e.runs[best], trials) > 0.6:
+        _demote(exam)
+        if best in (DROPOUT, DECAY) and "vanishing-gradient" in exam.sure:
+            exam.sure["vanishing-gradient"] = 0.5  # the gradient suffices as soon as that is gone
+    if best == DECAY and e.strange(DROPOUT) > ODD:
+        _dropout_too(exam, trials, room)
+    if others and votes[others[0]] > 0.8 and e.strange(others[0]) > ODD:
+        say(exam, others[0], votes[others[0]], room, e.runs[others[0]], e.control, sure=0.6)
+
+
+def _gathered(exam: Exam, trials: Trials, room: Room, state: State) -> Evidence:
+    """Make the runs."""
     s = exam.subject
-    odd = abnormal(exam)
     rate = s.settings.learning_rate or GOOD
     control = trials.run("control")
-    runs: dict[str, Result] = {}
-    usual = trials.usual
     least = min(r.loss for r in trials.lab.runs.values() if math.isfinite(r.loss))
-    runs["learning-rate-too-large"] = _scan(trials, "/", rate, least)
-    runs["learning-rate-too-small"] = _scan(trials, "*", rate, least)
+    runs = {LARGE: _scan(trials, "/", rate, least), SMALL: _scan(trials, "*", rate, least)}
     if s.settings.weight_decay:
-        runs["weight-decay-too-large"] = trials.run("no decay", weight_decay=0.0)
+        runs[DECAY] = trials.run("no decay", weight_decay=0.0)
     if dropout_rate(exam) > 0:
-        runs["dropout-too-large"] = trials.run("no dropout", dropout=0.0)
+        runs[DROPOUT] = trials.run("no dropout", dropout=0.0)
     if s.settings.batch_size is not None and s.settings.batch_size <= 8:
-        runs["batch-too-small"] = trials.run("batch * 16", batch_size=min(16 * usual["batch_size"], 64))
-    gains = {}
-    constant = room.constant if math.isfinite(room.constant) else 0.0
-    floor = max(1e-3 * abs(room.loss), 1e-2 * constant, 1e-12)  # losses below it are as good as each other
-    for cause, r in runs.items():
-        a = (
-            control.loss
-            if math.isfinite(control.loss)
-            else 10 * max(room.loss, room.constant if math.isfinite(room.constant) else 0)
-        )
-        b = r.loss if math.isfinite(r.loss) else 10 * a
-        gains[cause] = (
-            math.log((max(a, 0) + floor) / (max(b, 0) + floor))
-            if a > 0 and b > 0
-            else (a - b) / (abs(a) + floor)
-        )
+        runs[BATCH] = trials.run("batch * 16", batch_size=min(16 * trials.usual["batch_size"], 64))
+    gains = {cause: _gain(room, control, r) for cause, r in runs.items()}
     ups, rise = oscillation(s.history.get("loss", np.zeros(0)))
-    exam.facts["history"] = [ups, rise]
-    fine = room.well(exam)
-    large = "learning-rate-too-large"
-    if (odd.get(large, -1) > 0 or ups > 0.08 or rise > 1.5) and not fine and gains[large] < 0.1:
-        gains[large] = max(gains[large], _gain_from_start(exam, trials, rate, runs))
-    exam.facts["gains"], exam.facts["odd settings"] = gains, odd
-    votes = {}
-    for cause, gain in gains.items():
-        strange = odd.get(cause, -1.0)
-        helped = room.matters(runs[cause], 0.25)
-        if cause == large and strange <= 0:  # a usual rate is to blame for more than a little only
-            helped = helped and room.loss - runs[cause].loss > 0.15 * room.scale
-        vote = gain + 0.8 * max(strange, -0.5)
-        votes[cause] = vote if (helped and gain > 0.12) or (strange > 0.9 and gain > 0.05) else -1.0
-    _shape_votes(exam, votes, gains, state, room, ups, rise, odd, fine, control, runs)
-    exam.facts["votes"] = votes
-    best = max(votes, key=lambda c: votes[c])
-    if votes[best] > 0.25:
-        say(exam, best, votes[best], gains.get(best, 0.0), room, runs.get(best), control)
-        if room.matters(runs[best], 0.25) and _closes(room, runs[best], trials) > 0.6:
-            _demote(exam)
-            if best in ("dropout-too-large", "weight-decay-too-large") and "vanishing-gradient" in exam.sure:
-                exam.sure["vanishing-gradient"] = 0.5  # the gradient suffices as soon as that is gone
-        if best == "weight-decay-too-large" and odd.get("dropout-too-large", -1.0) > ODD:
-            _dropout_too(exam, trials, room)
-        second = sorted(votes, key=lambda c: -votes[c])[1:2]
-        for c in second:
-            if votes[c] > 0.8 and odd.get(c, -1) > 0.5:
-                say(exam, c, votes[c], gains.get(c, 0.0), room, runs.get(c), control, sure=0.6)
+    shrunk = exam.facts.get("weights over initial", [1.0])[0]
+    e = Evidence(room, state, abnormal(exam), control, runs, gains, ups, rise, room.well(exam), shrunk)
+    if (e.strange(LARGE) > 0 or e.wild) and not e.fine and gains[LARGE] < 0.1:
+        gains[LARGE] = max(gains[LARGE], _gain_from_start(exam, trials, rate, runs))
+    exam.facts["history"], exam.facts["gains"], exam.facts["odd settings"] = [ups, rise], gains, e.odd
+    return e
+
+
+def _gain(room: Room, control: Result, run: Result) -> float:
+    """Return the gain of a change: the logarithm of the losses' ratio, where losses below a floor are as good as each other."""
+    constant = room.constant if math.isfinite(room.constant) else 0.0
+    floor = max(1e-3 * abs(room.loss), 1e-2 * constant, 1e-12)
+    a = control.loss if math.isfinite(control.loss) else 10 * max(room.loss, constant)
+    b = run.loss if math.isfinite(run.loss) else 10 * a
+    return math.log((a + floor) / (b + floor)) if a > 0 and b > 0 else (a - b) / (abs(a) + floor)
+
+
+def _vote(e: Evidence, cause: str) -> float:
+    """Return how much speaks for a cause by its run and its setting."""
+    gain, strange = e.gains[cause], e.odd.get(cause, -1.0)
+    helped = e.room.matters(e.runs[cause], 0.25)
+    if cause == LARGE and strange <= 0:  # a usual rate is to blame for more than a little only
+        helped = helped and e.gained(cause) > 0.15
+    fires = (helped and gain > 0.12) or (strange > 0.9 and gain > 0.05)
+    return gain + 0.8 * max(strange, -0.5) if fires else -1.0
 
 
 def _dropout_too(exam: Exam, trials: Trials, room: Room) -> None:
@@ -116,7 +196,7 @@ def _dropout_too(exam: Exam, trials: Trials, room: Room) -> None:
     kept = trials.run("anew without decay", start, weight_decay=0.0)
     none = trials.run("anew without decay and dropout", start, weight_decay=0.0, dropout=0.0)
     if math.isfinite(kept.loss) and none.loss < 0.7 * kept.loss:
-        say(exam, "dropout-too-large", 1.0, 0.0, room, none, kept)
+        say(exam, DROPOUT, 1.0, room, none, kept)
 
 
 def _scan(trials: Trials, way: str, rate: float, least: float) -> Result:
@@ -142,7 +222,7 @@ def _gain_from_start(exam: Exam, trials: Trials, rate: float, runs: dict[str, Re
     a = control.loss if math.isfinite(control.loss) else 10 * less.loss
     gain = math.log(max(a, 1e-12) / less.loss)
     if gain > 0.1:
-        runs["learning-rate-too-large"] = less
+        runs[LARGE] = less
     return gain
 
 
@@ -154,56 +234,6 @@ def _closes(room: Room, run: Result | None, trials: Trials) -> float:
     least = min(r.loss for r in trials.lab.runs.values() if math.isfinite(r.loss))
     begin = control.loss if math.isfinite(control.loss) else room.loss
     return (begin - run.loss) / max(begin - least, 1e-12)
-
-
-def _shape_votes(
-    exam: Exam, votes: dict[str, float], gains: dict[str, float], state: State, room: Room, ups: float, rise: float,
-    odd: dict[str, float], fine: bool, control: Result, runs: dict[str, Result],
-) -> None:  # fmt: skip
-    """Let history and weights speak for or against what the runs say."""
-    small, large, decay = "learning-rate-too-small", "learning-rate-too-large", "weight-decay-too-large"
-    constant = room.constant if math.isfinite(room.constant) else abs(room.loss)
-    stuck = room.loss > 0.5 * constant
-    if state.moved == state.moved:
-        if state.moved > 0.5:
-            votes[small] = min(votes.get(small, -1), 0.0) if odd.get(small, 0) < 0.5 else votes.get(small, -1)
-        elif state.moved < 0.1 and stuck and gains.get(small, 0) > 0.05:
-            votes[small] = max(votes.get(small, -1), 1.0)
-        if (
-            state.moved < 0.01 and stuck and odd.get(small, 0) > 0.9
-        ):  # a hundredth of the weights, at a rate far too low
-            votes[small] = max(votes.get(small, -1), 1.0)
-    least = min(r.loss for r in runs.values() if math.isfinite(r.loss))
-    if room.loss - control.loss > 0.5 * (room.loss - least):  # as it is it gets there as soon as it goes on
-        for c in (small, "dropout-too-large", "batch-too-small"):
-            if c in votes and odd.get(c, 0) < ODD:
-                votes[c] = min(votes[c], 0.0)
-    wild = rise > 1.5 or ups > 0.08
-    if large in votes:
-        if wild and not fine and odd.get(large, 0) > -1.0 and gains[large] > 0.05:
-            votes[large] = max(votes[large], 0.3) + 0.5
-        if odd.get(large, -1) > 0.3 and not fine and gains[large] > 0.05:
-            votes[large] = max(votes[large], 0.2 + odd[large])
-        if not wild and odd.get(large, 0) < -1.0:
-            votes[large] -= 0.5
-    if decay in votes and votes[decay] > 0 and exam.facts.get("weights over initial", [1.0])[0] < 0.7:
-        votes[decay] += 0.5
-    if (
-        decay in votes
-        and odd.get(decay, -1) > 0.3
-        and not fine
-        and (gains[decay] > 0.05 or state.ratio < 0.3)
-    ):
-        votes[decay] = max(votes[decay], 0.5 + odd[decay])
-    if fine:
-        for c in votes:
-            if c in (small, large) and odd.get(c, 0) < 0.5:
-                votes[c] -= 0.6
-                gained = room.loss - runs[c].loss if c in runs else 0.0
-                if not gained > 0.2 * constant:  # what is left is little beside what was learned
-                    votes[c] = -1.0
-        if odd.get("dropout-too-large", 1.0) < 0.1:  # a usual share, in a model that does what it should
-            votes["dropout-too-large"] = -1.0
 
 
 def _demote(exam: Exam) -> None:

@@ -34,7 +34,7 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     plain = best in ("weight-decay-too-large", "batch-too-small") and votes[best] >= 1
     if votes[best] < 0.5 or (fine and little and not plain):
         return
-    say(exam, best, votes[best], 0.0, room, run, None, sure=0.75)
+    say(exam, best, votes[best], room, run, None, sure=0.75)
     if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:
         exam.sure["vanishing-gradient"] = 0.5  # the loss pulls against a decay that has shrunk the weights
 
@@ -46,7 +46,7 @@ def _too_much_dropout(exam: Exam, trials: Trials, room: Room, good: Result, fine
     with_it = trials.good("good, dropout kept", dropout=None) if p < 0.9 else None
     if with_it is not None and not good.loss < 0.8 * with_it.loss:
         return False
-    say(exam, "dropout-too-large", 1.0, 0.0, room, good, with_it)
+    say(exam, "dropout-too-large", 1.0, room, good, with_it)
     return True
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from corollary.diagnose.baselines import Problem, baselines, scaled
+from corollary.diagnose.baselines import Baselines, Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.objectives import quality
 from corollary.diagnose.samples import main_output
@@ -19,17 +21,57 @@ SHORT = 0.85  # of what can be gained, from which one column is enough for an an
 ASKED = 512  # rows
 
 
+class Strongest(NamedTuple):
+    """The column that goes with the target most, with those that repeat it, and what they and all others gain."""
+
+    column: int
+    group: np.ndarray
+    strength: float
+    alone: Baselines
+    others: Baselines
+
+
 def target_leak(exam: Exam) -> None:
-    """One column that says nearly everything while the others say little."""
-    if _sees_answer(exam):
-        return
+    """One column that says nearly everything while the others say little, or that the model takes for a short cut."""
     base = exam.baselines
-    if base is None or not base.held or base.gain < 0.3:
+    if _sees_answer(exam) or base is None or not base.held or base.gain < 0.3:
         return
+    found = _strongest(exam, base)
+    if found is None:
+        return
+    a, o = found.alone.gain, found.others.gain
+    valid = found.alone.valid.get(found.alone.best, float("nan")) if found.alone.valid else float("nan")
+    lost = (valid - base.chance) / max(1e-9, 1 - base.chance) < a - 0.3
+    mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
+    used = (
+        not mine < 0.5 * a
+    )  # a leak makes the model good; what it does not use is no reason for its failure
+    exam.facts["best column"] = {
+        "column": found.column, "alone": found.alone.score, "others": found.others.score, "valid": valid, "used": used,
+    }  # fmt: skip
+    classes = base.problem.classes
+    if exam.subject.train.x.ndim >= 3 and found.strength < (0.98 if classes and used else 0.9995):
+        return  # a place of a sequence is no column
+    # a good feature leaves some rows wrong; one made from the answer hardly any
+    plain = (a > 0.97 and o < a - 0.12) or (a > 0.99 and o < a - 0.06)
+    plain = plain or (not classes and found.strength > 0.9995 and o < 0.985)  # the number itself
+    mild = a > 0.9 and o < 0.5 * a  # nearly everything, and twice what all others say together
+    broken = lost and a > 0.5 and a > o + 0.15 and not exam.has("train-test-overlap")
+    if plain or broken or mild or (a > SHORT and _decides_alone(exam, found.column)):
+        said = f"column {found.column} alone scores {found.alone.score:.3f} on held-out rows, all others {found.others.score:.3f}"
+        said += f"; on validation it scores {valid:.3f}" if lost else ""
+        exam.find("target-leak", found.alone.score, said, where=f"column {found.column}",
+                  sure=0.65 if not used else 1.0 if plain else 0.9 if broken else 0.8,
+                  evidence={"alone": found.alone.score, "others": found.others.score},
+                  repair={"drop_columns": found.group.tolist()})  # fmt: skip
+
+
+def _strongest(exam: Exam, base: Baselines) -> Strongest | None:
+    """Return the strongest column; None where there is none to speak of, or nothing beside it."""
     p = base.problem
     S = scaled(p.X)
     if S.shape[1] < 2:
-        return
+        return None
     strength = _association(S, p)
     top = int(np.argmax(strength))
     alike = np.abs(S.T @ S[:, top]) / (len(S) * max(1e-9, S[:, top].std())) / np.maximum(1e-9, S.std(0))
@@ -37,39 +79,14 @@ def target_leak(exam: Exam) -> None:
     if p.classes and len(np.unique(p.y)) > 2:  # an indicator per class
         group = np.union1d(group, np.flatnonzero(strength > 0.9 * strength[top]))
     rest = np.setdiff1d(np.arange(S.shape[1]), group)
-    if not len(rest):
-        return
     graph = graph_of(exam.subject.train)
-    if strength[top] < 0.35 or (graph is not None and top >= graph.x.reshape(len(graph.x), -1).shape[1]):
-        return  # means over neighbours are no column of anyone's
+    mean = graph is not None and top >= graph.x.reshape(len(graph.x), -1).shape[1]
+    if not len(rest) or strength[top] < 0.35 or mean:  # means over neighbours are no column of anyone's
+        return None
     alone = baselines(Problem(p.X[:, group], p.y, p.classes, p.rows), _part(base.valid_problem, group), 30)
-    left = exam.reader.without_place(
-        exam.subject.train, p.rows, top
-    )  # a word counts at its place and among all words
+    left = exam.reader.without_place(exam.subject.train, p.rows, top)  # a word counts among all words too
     others = baselines(Problem(p.X[:, rest] if left is None else left, p.y, p.classes, p.rows), None, 30)
-    a, o = alone.gain, others.gain
-    valid = alone.valid.get(alone.best, float("nan")) if alone.valid else float("nan")
-    kept = (valid - base.chance) / max(1e-9, 1 - base.chance)
-    exam.facts["best column"] = {"column": top, "alone": alone.score, "others": others.score, "valid": valid}
-    lost = np.isfinite(kept) and kept < a - 0.3
-    # a good feature leaves some rows wrong; one made from the answer hardly any
-    plain = (a > 0.97 and o < a - 0.12) or (a > 0.99 and o < a - 0.06)
-    plain = plain or (not p.classes and strength[top] > 0.9995 and o < 0.985)  # the number itself
-    mild = a > 0.9 and o < 0.5 * a  # nearly everything, and twice what all others say together
-    broken = lost and a > 0.5 and a > o + 0.15 and not exam.has("train-test-overlap")
-    # a leak makes the model good; what it does not use is no reason for its failure, and a place of a sequence is no column
-    mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
-    used = not mine < 0.5 * a
-    exam.facts["leak used"] = used
-    if exam.subject.train.x.ndim >= 3 and strength[top] < (0.98 if p.classes and used else 0.9995):
-        return
-    shortcut = a > SHORT and _decides_alone(exam, top)
-    if plain or broken or mild or shortcut:
-        said = f"column {top} alone scores {alone.score:.3f} on held-out rows, all others {others.score:.3f}"
-        said += f"; on validation it scores {valid:.3f}" if lost else ""
-        exam.find("target-leak", alone.score, said, where=f"column {top}",
-                  sure=0.65 if not used else 1.0 if plain else 0.9 if broken else 0.8,
-                  evidence={"alone": alone.score, "others": others.score}, repair={"drop_columns": group.tolist()})  # fmt: skip
+    return Strongest(top, group, float(strength[top]), alone, others)
 
 
 def _decides_alone(exam: Exam, column: int) -> bool:
@@ -100,11 +117,9 @@ def _decides_alone(exam: Exam, column: int) -> bool:
 
 
 def _part(p: Problem | None, columns: np.ndarray) -> Problem | None:
-    return (
-        None
-        if p is None or p.X.shape[1] <= columns.max()
-        else Problem(p.X[:, columns], p.y, p.classes, p.rows)
-    )
+    if p is None or p.X.shape[1] <= columns.max():
+        return None
+    return Problem(p.X[:, columns], p.y, p.classes, p.rows)
 
 
 def _association(S: np.ndarray, p: Problem) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The causes: what is measured, when each fires and why there, what to do, and the formula behind it.
 
-A row of :data:`RULES` is a cause. Its measurement is made by a file of this package, named by its family; the threshold
-stands in that file beside the measurement and is said in words here. Families come upstream first: a fault of the data
+A row of :data:`RULES` is a cause. Its measurement is made by a check of this package (``examine`` lists them); the threshold
+stands in its file beside the measurement and is said in words here. Families come upstream first: a fault of the data
 explains one of the start, and that one of the outcome.
 """
 
@@ -113,7 +113,7 @@ RULES: dict[str, Rule] = {
         "data",
         "The score is too good to be true, and falls in use.",
         "score of one column alone on held-out rows, against the score of all others",
-        "where one column says nearly all and the others little",
+        "where one column says nearly all and the others little, or the model takes it for a short cut",
         "Remove the column: it will not be known when predictions are made.",
         "X = numpy.delete(X, column, axis=1)",
         "it-data-processing",
@@ -142,8 +142,8 @@ RULES: dict[str, Rule] = {
     "label-noise": Rule(
         "data",
         "Training accuracy stalls below validation, or validation worsens as wrong labels are learned.",
-        "share of labels that confident held-out predictions contradict",
-        "where errors stay among the most confident rows; classes that merely overlap err near the border only",
+        "share of labels that confident held-out predictions contradict, beside that of classes that merely overlap",
+        "where errors stay among the most confident rows; an overlap errs near the border only",
         "Review the rows named in the evidence; until then use label smoothing or a robust loss.",
         "loss = nn.CrossEntropyLoss(label_smoothing=0.1)",
         "slt-random-labels",
@@ -287,7 +287,7 @@ RULES: dict[str, Rule] = {
         "architecture",
         "A deeper graph net is worse than a shallow one; all nodes get nearly the same answer.",
         "part of the nodes' states outside of what averages converge to, relative to their size",
-        "where nodes have become alike and fewer layers would do better",
+        "where nodes have become alike, or began so, and fewer layers would do better",
         "Use fewer propagation layers, residual connections or jumping knowledge.",
         "n_layers = 2",
         "gcn-oversmoothing",
@@ -316,7 +316,7 @@ RULES: dict[str, Rule] = {
     "batch-too-small": Rule(
         "architecture",
         "The loss is noisy and stops above what larger batches reach; eval() is far worse than train().",
-        "noise of a batch's gradient or statistics, relative to their size",
+        "gain of larger batches; rows of a batch as the running means of batch normalisation tell them",
         "where a larger batch helps more than a smaller rate",
         "Use larger batches, or accumulate gradients; use group or layer normalisation for tiny ones.",
         "DataLoader(data, batch_size=64, shuffle=True)",
@@ -418,8 +418,8 @@ RULES: dict[str, Rule] = {
     "adversarially-fragile": Rule(
         "outcome",
         "Tiny changes of the input change the answer.",
-        "distance to the nearest input with another answer, relative to the distance between classes",
-        "where it is a small share of what the data would allow",
+        "change of the input that changes the answer, relative to how far apart classes lie",
+        "where it is a small share of what the data allow, or the same net can be taught to withstand it",
         "Train on adversarial examples, or penalise the gradient by the input.",
         "Training(adversary=0.05)",
         "adv-definition",

@@ -29,50 +29,20 @@ TABLE: tuple[tuple[str, Callable[[dict[str, Any]], float], float, str], ...] = (
     (DECAY, lambda f: _setting(f, DECAY), 0.2, "weight decay is {:.2g} decades above the usual"),
     (TINY, lambda f: _setting(f, TINY), 0.2, "batches are a factor of 4 ** {:.2g} below the usual"),
     (DROPPED, lambda f: float(f.get("dropout", 0.0)), 0.55, "a share of {:.2g} of the units is dropped"),
-    (
-        "vanishing-gradient",
-        lambda f: -_decades(f),
-        2.0,
-        "the gradient shrinks by {:.2g} decades on its way back",
-    ),
-    (
-        "exploding-gradient",
-        lambda f: _decades(f),
-        2.0,
-        "the gradient grows by {:.2g} decades on its way back",
-    ),
+    ("vanishing-gradient", lambda f: -_decades(f), 2.0, "the gradient shrinks by {:.2g} decades on its way back"),
+    ("exploding-gradient", lambda f: _decades(f), 2.0, "the gradient grows by {:.2g} decades on its way back"),
     ("dead-units", lambda f: _dead(f), 0.3, "{:.0%} more units of a layer are dead than usual"),
-    (
-        "saturated-units",
-        lambda f: _most(f.get("saturated")),
-        0.3,
-        "{:.0%} of a layer's activations are at an end",
-    ),
-    (
-        "overfit",
-        lambda f: f.get("gap", {}).get("score", 0.0),
-        0.12,
-        "training rows gain {:.2g} more than validation rows",
-    ),
+    ("saturated-units", lambda f: _most(f.get("saturated")), 0.3, "{:.0%} of a layer's activations are at an end"),
+    ("overfit", lambda f: f.get("gap", {}).get("score", 0.0), 0.12, "training rows gain {:.2g} more than validation rows"),
     (LARGE, lambda f: _gain(f, LARGE), 0.12, "a lower rate lowers the logarithm of the loss by {:.2g}"),
     (SMALL, lambda f: _gain(f, SMALL), 0.12, "a higher rate lowers the logarithm of the loss by {:.2g}"),
     (DECAY, lambda f: _gain(f, DECAY), 0.12, "no decay lowers the logarithm of the loss by {:.2g}"),
     (DROPPED, lambda f: _gain(f, DROPPED), 0.12, "no dropout lowers the logarithm of the loss by {:.2g}"),
     (TINY, lambda f: _gain(f, TINY), 0.12, "larger batches lower the logarithm of the loss by {:.2g}"),
-    (
-        DECAY,
-        lambda f: _weights(f, "decayed", 0.0),
-        0.25,
-        "the loss pulls the weights from zero (cosine {:.2g})",
-    ),
+    (DECAY, lambda f: _weights(f, "decayed", 0.0), 0.25, "the loss pulls the weights from zero (cosine {:.2g})"),
     (LARGE, lambda f: _weights(f, "ratio", 0.0), 1.8, "weights are {:.2g} times as large as drawn"),
-    (
-        SMALL,
-        lambda f: -_weights(f, "beyond", 1.0),
-        -0.1,
-        "{:.0%} of the weights have left where they were drawn",
-    ),
-)
+    (SMALL, lambda f: -_weights(f, "beyond", 1.0), -0.1, "{:.0%} of the weights have left where they were drawn"),
+)  # fmt: skip
 
 
 def _setting(facts: dict[str, Any], cause: str) -> float:

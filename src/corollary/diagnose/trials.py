@@ -138,7 +138,7 @@ TOLD = {
 
 
 def say(
-    exam: Exam, cause: str, vote: float, gain: float, room: Room, run: Result | None, control: Result | None, sure: float = 0.8
+    exam: Exam, cause: str, vote: float, room: Room, run: Result | None, control: Result | None, sure: float = 0.8
 ) -> None:  # fmt: skip
     """Note a cause that a run with one setting changed has shown."""
     s = exam.subject.settings

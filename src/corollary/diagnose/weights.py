@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.trace import rms
 
-__all__ = ["State", "beyond_start", "drawn", "weights_state"]
+__all__ = ["State", "beyond_start", "drawn", "untouched", "weights_state"]
 
 
 def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from corollary.diagnose.descent import GOOD, Trials
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
 from corollary.diagnose.subject import quiet, redraw
+from corollary.diagnose.trials import GOOD, Trials
 
 __all__ = ["wider_view"]
 
