@@ -210,7 +210,9 @@ def test_what_is_sure_and_upstream_comes_first():
     order = ranked(Asked())
     assert [f.cause for f in order] == ["unscaled-inputs", "overfit", "dead-units", "miscalibrated", "note"]
     assert order[0].explains == ["dead-units"]
-    assert order[2].severity == "info"
+    assert order[2].severity == "warning"  # among the first three a consequence may be the cause after all
+    assert order[2].explained_by == "unscaled-inputs"
+    assert order[3].severity == "info"
 
 
 # --- pages and the command line ----------------------------------------------------------------------------

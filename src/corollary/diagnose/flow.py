@@ -21,6 +21,7 @@ GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
     30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 )
+DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
@@ -100,7 +101,9 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
-        max(seen) > _most_growth(exam)
+        max(seen)
+        > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
+        or _led_nowhere(exam, rows, ratio if began is None else began)
         or (growth > 1e4 and max(sizes) > 1e3)
         or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
         or _swamped(exam, rows, growth)
@@ -111,12 +114,10 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
 
 
-def _most_growth(exam: Exam) -> float:
-    """Return from which growth on a gradient explodes: less is enough where the descent has led to nothing."""
-    if exam.facts.get("weights broken"):
-        return 30.0
-    worse = exam.performance.get("train loss", float("nan")) > exam.constant_loss and not exam.fine
-    return 100.0 if worse else 1 / RATIO
+def _led_nowhere(exam: Exam, rows: list[Any], ratio: float) -> bool:
+    """Whether the gradient grew a hundredfold over a deep net, whose loss is above that of a constant answer."""
+    worse = exam.performance.get("train loss", float("nan")) > exam.constant_loss
+    return len(rows) >= DEEP and ratio > GROWS and worse and not exam.fine
 
 
 def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:
