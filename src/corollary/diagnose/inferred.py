@@ -12,6 +12,7 @@ from corollary.diagnose.weights import State
 __all__ = ["without_settings"]
 
 TINY = 4.0  # rows of a batch, by its statistics
+LEFT = 0.05  # of the loss of a constant answer: below it there is nothing to gain
 
 
 def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
@@ -21,7 +22,7 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     if _too_much_dropout(exam, trials, room, good, fine):
         return
     run, stuck = good, False
-    if not room.matters(good, 0.3) and not fine:
+    if not room.matters(good, 0.3) and not fine and room.loss > LEFT * room.scale:
         run, stuck = _that_helps(trials, room)
     helped = run is not None and (stuck or room.matters(run, 0.3))
     exam.facts["helped"] = helped
@@ -82,6 +83,8 @@ def _votes(exam: Exam, room: Room, state: State, stuck: bool) -> dict[str, float
         large += 0.4
     if state.decayed > 0.6:
         decay += 0.6
+    elif state.decayed > 0.25 and ratio < 2:
+        decay += 0.5
     if stuck:
         large += 0.5
     if room.loss > 1.05 * room.scale:

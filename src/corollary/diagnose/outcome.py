@@ -152,6 +152,9 @@ def miscalibrated(exam: Exam) -> None:
             f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: "
             f"calibration error {error:.3f}"
         )
+        everywhere = own and float(c.mean() - (a == b).mean()) > 0.05  # too sure of the rows it knows, too
+        if everywhere and "overfit" in exam.sure and exam.facts["gap"]["score"] < 0.2:
+            exam.sure["overfit"] = 0.6
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
 
