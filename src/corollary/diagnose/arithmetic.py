@@ -130,6 +130,7 @@ def _suspects(exam: Exam, net: nn.Module) -> None:
     calls = exam.traced(net).calls
     deep = sum(c.name in WEIGHTED for c in calls) >= DEEP and not any(c.name in NORMS for c in calls)
     steps = any(isinstance(m, (nn.RNNBase, nn.RNNCellBase)) for m in net.modules())
+    deep = deep or any(isinstance(m, (nn.RNN, nn.RNNCell)) for m in net.modules())  # no gate holds these
     if deep or steps:
         said = "the weights are not finite, and nothing keeps signals in range over the layers or steps of this net"
         exam.find("exploding-gradient", float("inf"), said, sure=0.8 if deep else 0.7)

@@ -77,8 +77,8 @@ def _votes(exam: Exam, room: Room, state: State, stuck: bool) -> dict[str, float
         small += 1.0
     elif beyond < 0.1 and 0.8 < ratio < 1.3:
         small += 0.4 if room.loss < 0.9 * room.scale else 0.8  # of a net that has learned nothing yet
-    if ratio > 2.0 or state.largest > 4:
-        large += 1.0
+    if ratio > 2.0 or state.largest > 4:  # up to five as in many sound nets, which have learned more
+        large += 1.0 if ratio > 5.0 or room.loss > 0.3 * room.scale else 0.4
     elif beyond > 0.2:
         large += 0.4
     if state.decayed > 0.6:
