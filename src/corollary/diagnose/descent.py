@@ -115,6 +115,7 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     # the history swings, or the rate is unusual
     (LARGE, lambda e, v: e.wild and e.helps(LARGE) and e.strange(LARGE) > -1, lambda e, v: max(v, 0.3) + 0.5),
     (LARGE, lambda e, v: e.helps(LARGE) and e.strange(LARGE) > 0.3, lambda e, v: max(v, 0.2 + e.strange(LARGE))),
+    (LARGE, lambda e, v: e.wild and not e.fine and e.strange(LARGE) > 0.3, lambda e, v: max(v, e.strange(LARGE))),
     (LARGE, lambda e, v: not e.wild and e.strange(LARGE) < -1, lambda e, v: v - 0.5),
     # the weights have shrunk, or the decay is unusual
     (DECAY, lambda e, v: v > 0 and e.shrunk < 0.7, lambda e, v: v + 0.5),

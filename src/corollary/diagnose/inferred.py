@@ -83,8 +83,6 @@ def _votes(exam: Exam, room: Room, state: State, stuck: bool) -> dict[str, float
         large += 0.4
     if state.decayed > 0.6:
         decay += 0.6
-    elif state.decayed > 0.25 and ratio < 2:
-        decay += 0.5
     if stuck:
         large += 0.5
     if room.loss > 1.05 * room.scale:

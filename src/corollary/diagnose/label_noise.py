@@ -63,7 +63,7 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
     usual = errors_of_an_overlap(gain, 0.2)
     error = np.sqrt(max(e_top, 0.02) / len(top))
     exam.facts["confident errors"] = [e_top, e_mid, usual]
-    if e_top > usual + 0.04 + 2 * error and e_top > 0.55 * e_mid:
+    if e_top > max(usual, 0.05) + 2 * error and e_top > 0.55 * e_mid:
         said = (
             f"{e_top:.0%} of the most confident held-out predictions contradict the label, nearly as many as among the less "
             f"confident ({e_mid:.0%}); of classes that merely overlap {usual:.0%} would"

@@ -64,7 +64,8 @@ def capacity(exam: Exam) -> None:
     if theirs <= mine + LESS and table:
         theirs = max(theirs, perceptron_gain(base.problem, base.valid_problem, chance) - ANOTHER)
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
-    if theirs > mine + LESS:
+    behind = theirs - mine
+    if behind > LESS or (behind > LESS / 2 and 1 - mine > 3 * (1 - theirs)):
         said = (
             f"trained afresh with good settings it scores {best:.3f} on its own training rows; others, simple "
             f"models or a perceptron of 64 units, score {chance + theirs * (1 - chance):.3f} on rows they have not seen"
