@@ -50,8 +50,8 @@ def capacity(exam: Exam) -> None:
         or exam.facts.get("untrained")
     ):
         return
-    if exam.findings:
-        return
+    if set(exam.findings) - {"miscalibrated"}:
+        return  # reason enough
     trials = exam.facts.get("trials") or Trials(exam)
     score, chance = exam.score, base.chance
     new = trials.good("new long", "new", rate=3e-3, steps=3 * trials.steps)
