@@ -18,7 +18,8 @@ HEAD = """# Benchmarks
 Ours and a peer at equal quality on 2 cores; `make bench` measures them again. A claim is a family of workloads: sizes,
 types, row- or column-major layout, densities are drawn from ranges (the second table shows every draw; `python -m bench --seed 1`
 draws others). Each side runs in a process of its own, the two take turns, and a ratio is the peer's median
-time over ours: the geometric mean over the family, and the worst workload beside it. Before that, a third process runs
+time over ours: the geometric mean over the family, and the worst workload beside it. Calls shorter than a fifth of a second are
+repeated for that long, after one that is not counted. Before that, a third process runs
 both and checks that their results are equally good. Memory is by how much one call raises the resident size at most, in
 megabytes, largest over the family, ours and the peer's.
 

@@ -93,7 +93,13 @@ def explicit_feedback(draw: Draw) -> Pair:
 
     def ours() -> tuple[Any, ...]:
         model = ALS(
-            K, regularization=1.0, scale_by_count=False, bias=False, max_iter=SWEEPS + 2, tol=0.0, random_state=0
+            K,
+            regularization=1.0,
+            scale_by_count=False,
+            bias=False,
+            max_iter=SWEEPS + 2,
+            tol=0.0,
+            random_state=0,
         )
         model.fit(X)
         return model.user_factors_, model.item_factors_, model.mean_

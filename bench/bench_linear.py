@@ -95,7 +95,7 @@ def path_sklearn(draw):
 @claim("lasso-path-celer", peer="celer", aim=2.0)
 def path_celer(draw):
     """Lasso path"""
-    return path(draw, lambda X, y, a: celer_path(X, y, "lasso", alphas=a, tol=TOL)[1])
+    return path(draw, lambda X, y, a: celer_path(X, y, "lasso", alphas=a.astype(X.dtype), tol=TOL)[1])
 
 
 @claim("softmax-regression", peer="scikit-learn", aim=1.2)

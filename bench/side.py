@@ -17,6 +17,7 @@ from typing import Any
 
 from bench.harness import CLAIMS, MARK
 
+LEAST = 0.2  # seconds that short calls are timed for
 QUIET = 0.25  # cores that other processes may use while we measure
 PATIENCE = float(os.environ.get("BENCH_PATIENCE", 2.0))  # seconds to wait for quiet before measuring anyway
 
@@ -28,15 +29,24 @@ def say(**what: Any) -> None:
 
 
 def sample(call: Callable[[], Any], tries: int = 3) -> float:
-    """Return the seconds of a call, from the least disturbed of a few tries."""
+    """Return the seconds of a call, from the least disturbed of a few tries.
+
+    A call of a few milliseconds would measure how long threads take to wake after a pause; so one call goes before, and as
+    many are timed as fill ``LEAST`` seconds.
+    """
     best = (float("inf"), float("inf"))
     for _ in range(tries):
         _wait_for_quiet()
-        busy, own, start = _busy(), _own(), time.perf_counter()
+        before, calls = (_busy(), _own(), time.perf_counter()), 1
         call()
-        wall = time.perf_counter() - start
-        others = max(0.0, (_busy() - busy) - (_own() - own)) / max(wall, 1e-9)
-        best = min(best, (others, wall))
+        if time.perf_counter() - before[2] < LEAST:
+            before, calls = (_busy(), _own(), time.perf_counter()), 0
+            while time.perf_counter() - before[2] < LEAST:
+                call()
+                calls += 1
+        wall = time.perf_counter() - before[2]
+        others = max(0.0, (_busy() - before[0]) - (_own() - before[1])) / wall
+        best = min(best, (others, wall / calls))
         if others < QUIET:
             break
     return best[1]

@@ -17,7 +17,7 @@ from corollary.errors import CorollaryWarning
 from corollary.kernels import solvers
 from corollary.testing import check_estimator
 from corollary.theory import ntk
-from corollary.theory.infinite import ACTIVATIONS, dual, infinite_kernels, wide_network
+from corollary.theory.infinite import ACTIVATIONS, CLOSED, _tiled, dual, infinite_kernels, wide_network
 
 PEER = json.loads((Path(__file__).parent / "fixtures" / "neural_tangents.json").read_text())
 
@@ -79,6 +79,33 @@ def test_kernels_are_those_of_neural_tangents(case, memory):
         np.testing.assert_allclose(getattr(found, name), PEER[case][name], rtol=2e-6)
         cross = infinite_kernels(X, X[:1], n_layers=depth, activation=activation, **how, **spreads)
         np.testing.assert_allclose(getattr(cross, name)[1:, 0], np.array(PEER[case][name])[1:, 0], rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_compiled_loop_is_the_recursion_on_tensors(name, dtype, residual):
+    rng = np.random.default_rng(0)
+    A, B = (torch.as_tensor(rng.normal(size=(n, 6)), dtype=dtype) for n in (23, 8))
+    A[3] = 0  # no variance but the biases'
+    net = {
+        "n_layers": 3,
+        "activation": name,
+        "weight_std": 1.2,
+        "bias_std": 0.3,
+        "residual": residual,
+        "kernel_size": None,
+    }
+    options = {key: net[key] for key in net if key != "activation"}
+    for other in (None, B):
+        same = other is None
+        found = infinite_kernels(A, other, activation=name, **options)
+        wanted = _tiled(A.double(), A.double() if same else B.double(), same, net, 2**20)
+        rounding = 1e-7 if dtype is torch.float64 else 2e-3  # roots of the precision, where angles are small
+        for mine, theirs in zip(found, wanted):
+            assert mine.dtype is dtype
+            assert float((mine.double() - theirs).abs().max()) <= rounding * float(theirs.abs().max())
+        assert not same or torch.equal(found.ntk, found.ntk.T)
 
 
 def test_wide_networks_come_near_as_the_root_of_the_width():

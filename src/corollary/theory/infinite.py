@@ -57,7 +57,7 @@ __all__ = ["ACTIVATIONS", "Kernels", "ScaledLinear", "dual", "infinite_kernels",
 ROOT_TWO = math.sqrt(2)  # the spread of weights with which ReLU layers keep the size of their input
 NODES = 96  # of the quadrature, and as many terms of eq. 5
 LEAK = 0.01  # the slope of torch's leaky units
-CLOSED = ("relu", "leaky", "erf", "identity")
+CLOSED = ("relu", "leaky", "erf", "identity")  # in the order that the compiled loop knows
 SMOOTH = ("gelu", "silu", "tanh", "sigmoid", "softplus", "elu")
 ACTIVATIONS = (*CLOSED, *SMOOTH)
 MEMORY = 2**28  # bytes of one block of a kernel
@@ -336,7 +336,47 @@ def infinite_kernels(
         getattr(x, "requires_grad", False) for x in (A, B, weight_std, bias_std)
     ):
         return _block(A, B, same, net)  # every block would be kept for the gradient
+    if name in CLOSED and A.ndim == 2 and A.device.type == "cpu":
+        return _looped(A, B, same, net)
     return _tiled(A, B, same, net, memory)
+
+
+@torch.no_grad()
+def _looped(A: Tensor, B: Tensor, same: bool, net: dict[str, Any]) -> Kernels:
+    """Return the kernels by the compiled loop over pairs."""
+    from corollary.theory.infinite_loops import pairs
+
+    name, w, b = net["activation"], float(net["weight_std"]), float(net["bias_std"])
+    K = (A @ B.T).mul_(w**2 / A.shape[1]).add_(b**2)
+    T = torch.empty_like(K)
+    qa = _variances(A, net)
+    qb = qa if same else _variances(B, net)
+    leak = LEAK if name == "leaky" else 0.0
+    pairs(
+        K.numpy(),
+        T.numpy(),
+        qa.numpy(),
+        qb.numpy(),
+        CLOSED.index(name),
+        leak,
+        w,
+        b,
+        bool(net["residual"]),
+        same,
+    )
+    return Kernels(K, T)
+
+
+def _variances(A: Tensor, net: dict[str, Any]) -> Tensor:
+    """Return the variances before every activation, (n_layers, n), in double precision."""
+    w, b = float(net["weight_std"]), float(net["bias_std"])
+    q = w**2 * A.double().square().mean(1) + b**2
+    tiny, found = torch.finfo(torch.float64).tiny ** 0.5, [q]
+    for _ in range(net["n_layers"] - 1):
+        after = w**2 * dual(net["activation"], q, q, q)[0] + b**2
+        q = q + after if net["residual"] else after
+        found.append(q)
+    return torch.stack(found).clamp_(min=tiny)
 
 
 @torch.no_grad()
