@@ -414,3 +414,9 @@ def test_noise_is_not_predicted_worse_than_by_means():
     assert (
         ALS(random_state=0, regularization=0.05).fit(R).score(held) < means - 0.1
     )  # so that the test can fail
+
+
+@pytest.mark.parametrize(("feedback", "factors"), [("explicit", 16), ("implicit", 64)])
+def test_the_usual_number_of_factors(feedback, factors):
+    model = ALS(feedback=feedback, max_iter=1, random_state=0).fit(counts())
+    assert model.user_factors_.shape == (60, factors) and model.item_factors_.shape == (40, factors)

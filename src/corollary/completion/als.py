@@ -327,8 +327,9 @@ class ALS(Completer, FactorRecommender, Estimator):
 
     Parameters
     ----------
-    n_components : int, default=16
-        Factors per user and item. More fit finer tastes, and need more data or regularisation.
+    n_components : int, optional
+        Factors per user and item. More fit finer tastes, and need more data or regularisation. By default 16 for explicit
+        feedback, and 64 for implicit, where every missing entry says something too.
     feedback : {"explicit", "implicit"}, default="explicit"
         What an entry is: a rating to be predicted, or a count that says how sure a preference is.
     regularization : float, optional
@@ -402,7 +403,7 @@ class ALS(Completer, FactorRecommender, Estimator):
 
     input = "ratings"
     _parameter_constraints = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [None, Interval(Integral, 1, None, closed="left")],
         "feedback": [StrOptions({"explicit", "implicit"})],
         "regularization": [None, Interval(Real, 0, None, closed="left")],
         "scale_by_count": ["boolean"],
@@ -427,7 +428,7 @@ class ALS(Completer, FactorRecommender, Estimator):
 
     def __init__(
         self,
-        n_components=16,
+        n_components=None,
         *,
         feedback="explicit",
         regularization=None,
@@ -529,7 +530,8 @@ class ALS(Completer, FactorRecommender, Estimator):
         return float(self.alpha) if self.feedback == "implicit" else -1.0
 
     def _width(self) -> int:
-        return self.n_components + self._has_bias()
+        usual = 64 if self.feedback == "implicit" else 16
+        return (self.n_components or usual) + self._has_bias()
 
     def _ridge(self, R: Any) -> np.ndarray:
         counts = np.diff(R.indptr) if self.scale_by_count else np.ones(R.shape[0])
