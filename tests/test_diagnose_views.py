@@ -107,8 +107,8 @@ def test_wider_windows_keep_the_sizes(kernel, stride, padding):
 @pytest.mark.parametrize("rare", [False, True])
 def test_empty_columns_of_counts_are_natural_beside_rare_ones(rare):
     rng = np.random.default_rng(0)
-    rates = np.concatenate([np.full(20, 0.2), np.full(10, 2e-3 if rare else 0.2), np.zeros(10)])
-    x = rng.poisson(rates, size=(400, 40)).astype(np.float32)
+    rates = np.concatenate([np.full(30, 0.2), np.full(40, 2e-3) if rare else np.zeros(10)])
+    x = rng.poisson(rates, size=(400, len(rates))).astype(np.float32)
     assert len(_constant(x, True)) == (0 if rare else 10)
 
 
