@@ -53,7 +53,7 @@ def detached(exam: Exam) -> None:
     zero = [n for n in wanted if t.gradients.get(n) is not None and not bool((t.gradients[n] != 0).any())]
     used = [n for n in sorted(silent) if _change(exam, n) > 1e-6]
     stepped = [] if used else [n for n in sorted(zero)[:12] if _flat(exam, n)]
-    found = used or stepped
+    found = used or _always_zero(exam, stepped)
     if not found:
         return
     total = sum(p.numel() for p in s.net.parameters())
@@ -62,6 +62,14 @@ def detached(exam: Exam) -> None:
         f"{len(found)} parameters ({size / total:.0%} of the numbers) change the output but get no gradient"
     )
     exam.find("detached-parameters", size / total, said, where=", ".join(found[:6]))
+
+
+def _always_zero(exam: Exam, names: list[str]) -> list[str]:
+    """Return the parameters whose gradient is zero with newly drawn weights too: a step cuts it whatever the weights are."""
+    if not names:
+        return []
+    fresh = exam.traced(exam.subject.twin("new")).gradients
+    return [n for n in names if (g := fresh.get(n)) is None or not bool((g != 0).any())]
 
 
 def _flat(exam: Exam, name: str) -> bool:

@@ -43,7 +43,6 @@ from corollary.shapes import Array, Count, Dtype, List, Maybe
 __all__ = ["MLP", "MLPClassifier", "MLPRegressor"]
 
 
-
 # --- equations 2 and 3, for plain layers -----------------------------------------------------------------
 
 # phi and phi' as functions of the activation a = phi(z), in place where they can be.
