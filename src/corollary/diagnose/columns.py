@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
 from torch import Tensor
 
 from corollary.diagnose.exam import Exam
@@ -11,6 +14,8 @@ from corollary.diagnose.tables import dense
 __all__ = ["columns", "constant_features", "duplicate_features"]
 
 NEAR_ZERO = 1e-7
+FEW, EMPTY = 3, 0.1  # empty columns of counts, and their share of the others, that are worth a word
+ALIKE = 0.15  # correlation of neighbouring columns: pixels
 
 
 def columns(x: Tensor, most: int = 4000, steps_last: bool = False) -> np.ndarray:
@@ -42,28 +47,56 @@ def _sparse(table: np.ndarray) -> bool:
 
 
 def constant_features(exam: Exam) -> None:
-    """Columns that never change."""
+    """Columns that never change, of any real input."""
     table = _table(exam)
-    if table is None:
-        return
-    x = exam.subject.all_train.x
-    full = dense(x) if x.ndim == 2 else table
+    samples = exam.subject.all_train
+    if table is not None:
+        full = dense(samples.x) if samples.x.ndim == 2 else table
+        still = _constant(full, samples.x.ndim == 2)
+        _say_constant(exam, still, full.shape[1], "", {"drop_columns": still.tolist()})
+    for name, t in samples.named if not samples.whole else ():
+        rows = t.ndim == 2 and len(t) == samples.n and t.layout == torch.strided
+        if t is not samples.x and rows and t.is_floating_point() and len(torch.unique(t)) > 2:  # no mask
+            _say_constant(exam, _constant(dense(t), True), t.shape[1], f"{name}, ", {})
+
+
+def _say_constant(exam: Exam, still: np.ndarray, total: int, owner: str, repair: dict[str, Any]) -> None:
+    if len(still):
+        said = f"{len(still)} of {total} columns have one value only"
+        where = f"{owner}columns {still[:10].tolist()}"
+        exam.find("constant-features", len(still), said, where=where, repair=repair)
+
+
+def _constant(full: np.ndarray, flat: bool) -> np.ndarray:
+    """Return the columns that never change, without those of which that is natural: a background, or rare words."""
     still = np.flatnonzero(np.ptp(full, axis=0) <= NEAR_ZERO * (1 + np.abs(full[0])))
     if not len(still) or len(still) == full.shape[1]:
-        return
+        return still[:0]
     rest = np.delete(full, still, axis=1)
     lowest = float(full.min())  # the background, which is zero only before pixels are shifted
     held = full[0, still]
     zero = still[(np.abs(held) < NEAR_ZERO) | (held <= lowest + NEAR_ZERO * (1 + abs(lowest)))]
-    natural = _sparse(rest) or (x.ndim == 2 and _pixels(full))
-    counted = np.setdiff1d(still, zero) if natural else still
-    if natural and len(zero) and len(zero) > 0.5 * full.shape[1]:
-        counted = still
-    if not len(counted):
-        return
-    said = f"{len(counted)} of {full.shape[1]} columns have one value only"
-    exam.find("constant-features", len(counted), said, where=f"columns {counted[:10].tolist()}",
-              repair={"drop_columns": counted.tolist()})  # fmt: skip
+    picture = flat and _pixels(full)
+    if not (_sparse(rest) or picture) or len(zero) > 0.5 * full.shape[1]:
+        return still
+    if flat and not picture and _never_by_chance(rest, len(zero)):
+        return still
+    return np.setdiff1d(still, zero)
+
+
+def _never_by_chance(rest: np.ndarray, empty: int) -> bool:
+    """Whether more columns of counts or indicators are empty than chance leaves so.
+
+    With :math:`f_1` and :math:`f_2` the numbers of columns that one and two rows fill, about
+    :math:`f_1 (f_1 - 1) / (2 f_2 + 2)` more are filled by none (Chao's estimate). Pixels, which go with their neighbours,
+    are no such columns: their border is empty by nature.
+    """
+    filled = (rest != 0).sum(0)
+    once, twice = int((filled == 1).sum()), int((filled == 2).sum())
+    z = (rest - rest.mean(0)) / rest.std(0)
+    neighbours = float(np.mean(z[:, 1:] * z[:, :-1])) if rest.shape[1] > 1 else 1.0
+    expected = once * (once - 1) / (2 * twice + 2)
+    return empty >= max(FEW, EMPTY * rest.shape[1]) and empty > FEW * (1 + expected) and neighbours < ALIKE
 
 
 def _pixels(full: np.ndarray) -> bool:
@@ -76,7 +109,7 @@ def _pixels(full: np.ndarray) -> bool:
     z = z.reshape(len(z), side, side)
     alive = np.mean(std > 1e-9)
     across, down = np.mean(z[:, :, 1:] * z[:, :, :-1]), np.mean(z[:, 1:] * z[:, :-1])
-    return float(max(across, down)) > 0.15 * alive
+    return float(max(across, down)) > ALIKE * alive
 
 
 def duplicate_features(exam: Exam) -> None:

@@ -17,7 +17,7 @@ from corollary.diagnose.lab import Lab
 from corollary.diagnose.objectives import labels_of, quality
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
-from corollary.diagnose.samples import kept, main_output
+from corollary.diagnose.samples import kept, main_output, with_main
 from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.tables import Reader
 from corollary.diagnose.trace import Trace, trace
@@ -198,8 +198,23 @@ class Exam:
             m = float(y.float().mean())
             return -(m * math.log(max(m, 1e-9)) + (1 - m) * math.log(max(1 - m, 1e-9)))
         if s.task in ("regression", "reconstruction") and s.criterion.name in ("mse", "custom"):
-            return float((y.float() - y.float().mean(0)).square().mean())
+            return self._loss_of_mean(y.float())
         return float("nan")
+
+    def _loss_of_mean(self, y: torch.Tensor) -> float:
+        """Return the loss of the mean target, or of its logarithm if that is less; the variance where it cannot be asked."""
+        s, mean = self.subject, y.mean(0, keepdim=True).expand_as(y)
+        variance = float((y - mean).square().mean())
+        z = main_output(s.output)
+        if not s.criterion.custom or z is None or z.shape != y.shape:
+            return variance
+        asked = [mean, mean.log()] if bool((mean > 0).all()) else [mean]
+        try:
+            with torch.no_grad():
+                found = [float(s.criterion(with_main(s.output, m.to(z)), s.target(s.train))) for m in asked]
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return variance
+        return min((v for v in found if math.isfinite(v)), default=variance)
 
     @property
     def last_call(self) -> str:

@@ -89,7 +89,8 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         min(seen) < RATIO
         and not learned(exam)
         and not (well and ratio > 1e-2)
-        and not exam.has("dead-units", "symmetric-initialisation")
+        and not exam.has("symmetric-initialisation")
+        and (not exam.has("dead-units") or _beyond_dead(exam, rows, ratio, began))
     ):
         if well and ratio > RATIO:
             return
@@ -98,6 +99,8 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         sure = 0.9 if not exam.has("saturated-units") else 0.6
         if began is not None and began >= RATIO:
             sure = 0.5  # it came on the way: something else brought it about
+        elif exam.has("dead-units"):
+            exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.6)  # units that nothing reaches
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
@@ -112,6 +115,17 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
         exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _beyond_dead(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> bool:
+    r"""Whether the gradient of a deep net shrinks by far more than dead units account for.
+
+    A layer with the share :math:`d` of its units dead lets :math:`\sqrt{1 - d}` of the gradient pass.
+    """
+    shares = [r[1] for r in exam.facts.get("dead", ())]
+    if began is not None:  # before any of them could die on the way
+        ratio, shares = began, [exam.facts.get("dead at the start") or 0.0] * len(shares)
+    return len(rows) >= DEEP and ratio < RATIO * math.prod(math.sqrt(1 - share) for share in shares)
 
 
 def _led_nowhere(exam: Exam, rows: list[Any], ratio: float) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import copied, quiet
-from corollary.diagnose.trace import rms
+from corollary.diagnose.trace import SQUASHERS, Call, rms
 from corollary.diagnose.trials import Trials
 from corollary.diagnose.weights import beyond_start, drawn
 
@@ -53,7 +53,7 @@ def detached(exam: Exam) -> None:
     zero = [n for n in wanted if t.gradients.get(n) is not None and not bool((t.gradients[n] != 0).any())]
     used = [n for n in sorted(silent) if _change(exam, n) > 1e-6]
     stepped = [] if used else [n for n in sorted(zero)[:12] if _flat(exam, n)]
-    found = used or stepped
+    found = used or _always_zero(exam, stepped)
     if not found:
         return
     total = sum(p.numel() for p in s.net.parameters())
@@ -64,11 +64,29 @@ def detached(exam: Exam) -> None:
     exam.find("detached-parameters", size / total, said, where=", ".join(found[:6]))
 
 
+def _always_zero(exam: Exam, names: list[str]) -> list[str]:
+    """Return the parameters whose gradient is zero with newly drawn weights too: a step cuts it whatever the weights are."""
+    if not names:
+        return []
+    fresh = exam.traced(exam.subject.twin("new")).gradients
+    return [n for n in names if (g := fresh.get(n)) is None or not bool((g != 0).any())]
+
+
 def _flat(exam: Exam, name: str) -> bool:
-    """Whether a parameter with zero gradient changes the output all the same: a step function, not a dead unit."""
-    if any(c.name in ("relu", "dropout") for c in exam.trace.calls) or exam.has("output-range", "overflow"):
+    """Whether a parameter with zero gradient changes the output all the same: a step function, such as rounding."""
+    if any(_shut(c) for c in exam.trace.calls) or exam.has("output-range", "overflow"):
         return False
     return _change(exam, name) > 1e-3 and abs(exam.trace.loss) > 1e-8
+
+
+def _shut(c: Call) -> bool:
+    """Whether no unit of an activation lets a gradient pass: all dead, all at an end, or all dropped perhaps."""
+    h = c.out.detach().float()
+    if c.name in ("relu", "relu6"):
+        return not bool((h > 0).any())
+    if c.name in SQUASHERS or c.name == "softmax":
+        return bool(((h.abs() > 1 - 1e-6) | ((h.abs() < 1e-9) & (c.name != "tanh"))).all())
+    return bool(c.options.get("active"))
 
 
 def frozen(exam: Exam) -> None:
@@ -103,7 +121,9 @@ def frozen(exam: Exam) -> None:
         share = sum(named[n].numel() for n in off) / total
         random = [n for n in off if looks.get(n) is True or (looks.get(n) is None and named[n].ndim >= 2)]
         rated = [n for n in off if looks.get(n) is not None and named[n].ndim >= 2]
-        if rated and not any(looks[n] for n in rated):
+        if _as_made([named[n] for n in off]):
+            random = [n for n in off if named[n].ndim >= 2]
+        elif rated and not any(looks[n] for n in rated):
             random = []  # trained elsewhere: frozen on purpose
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
@@ -117,6 +137,12 @@ def frozen(exam: Exam) -> None:
             )
         return
     _stayed(exam, named, known, total)
+
+
+def _as_made(held: list[Tensor]) -> bool:
+    """Whether all offsets and gains are exactly zero or one: any training moves them, however the matrices were drawn."""
+    flat = [p.detach() for p in held if p.ndim == 1 and len(p) > 1]
+    return bool(flat) and all(bool((p == 0).all()) or bool((p == 1).all()) for p in flat)
 
 
 def _stands(initial: Any, name: str, p: Tensor) -> bool:

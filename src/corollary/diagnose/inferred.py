@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
+import torch
+
+from corollary.diagnose.calibration import temperature
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
+from corollary.diagnose.samples import main_output, with_main
 from corollary.diagnose.trials import GOOD, Room, Trials, dropout_rate, say
 from corollary.diagnose.weights import State
 
@@ -13,6 +17,7 @@ __all__ = ["without_settings"]
 
 TINY = 4.0  # rows of a batch, by its statistics
 LEFT = 0.05  # of the loss of a constant answer: below it there is nothing to gain
+BETTER = 0.03  # of the score, from which answers have got better
 
 
 def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
@@ -26,7 +31,7 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
         run, stuck = _that_helps(trials, room)
     helped = run is not None and (stuck or room.matters(run, 0.3))
     exam.facts["helped"] = helped
-    if run is None or not helped:
+    if run is None or not helped or _too_sure_only(exam, room, run):
         return
     votes = _votes(exam, room, state, stuck)
     exam.facts["votes"] = votes
@@ -38,6 +43,21 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     say(exam, best, votes[best], room, run, None, sure=0.75)
     if best == "weight-decay-too-large" and state.decayed > 0.6 and "vanishing-gradient" in exam.sure:
         exam.sure["vanishing-gradient"] = 0.5  # the loss pulls against a decay that has shrunk the weights
+
+
+def _too_sure_only(exam: Exam, room: Room, run: Result) -> bool:
+    """Whether a better descent mends confidence: one temperature does as much, or nearly so where no answer gets better."""
+    s = exam.subject
+    logits = s.criterion.name in ("cross_entropy", "bce_with_logits")
+    if not logits or s.task == "multilabel" or s.train.whole:
+        return False
+    z, y = main_output(s.output).detach(), s.train.y
+    T = temperature(z, y, s.task)
+    with torch.no_grad():
+        fall = float(s.criterion(s.output, y)) - float(s.criterion(with_main(s.output, z / T), y))
+    exam.facts["fall of the loss by a temperature"] = fall
+    share = 1.0 if run.score > room.score + BETTER else 0.6
+    return T > 1.2 and fall > share * (room.loss - run.loss)
 
 
 def _too_much_dropout(exam: Exam, trials: Trials, room: Room, good: Result, fine: bool) -> bool:

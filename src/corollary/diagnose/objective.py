@@ -9,7 +9,7 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.samples import main_output
+from corollary.diagnose.samples import main_output, with_main
 
 __all__ = ["class_axis", "double_softmax", "wrong_loss"]
 
@@ -30,7 +30,7 @@ def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
     if c.name != "custom" or not c.was_given:
         return None
     try:
-        value = float(c(z, y))
+        value = float(c(with_main(exam.subject.output, z), y))
         if not y.is_floating_point() and z.ndim == y.ndim + 1:
             if abs(value - float(F.cross_entropy(z, y.long()))) < 1e-4 * (1 + abs(value)):
                 return "cross_entropy"
@@ -92,7 +92,8 @@ def _maximum_at_logits(exam: Exam, z: Tensor, y: Tensor) -> bool:
         return False
     ideal = F.one_hot(y.long().clamp(0, k - 1), k).float()
     try:
-        value = float(exam.subject.criterion(ideal * (1 - 1e-6) + 1e-6 / k, y))
+        nearly = with_main(exam.subject.output, ideal * (1 - 1e-6) + 1e-6 / k)
+        value = float(exam.subject.criterion(nearly, y))
     except (RuntimeError, ValueError, IndexError):
         return False
     return abs(value - float(F.cross_entropy(ideal, y.long()))) < 1e-2
@@ -189,17 +190,19 @@ def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
     if asked is None:
         return
     right, none, wrong = asked
+    mixed = [o[torch.from_numpy(np.random.default_rng(0).permutation(len(o)))] for o in right]
     with torch.no_grad():
         try:
-            losses = [float(s.criterion(o, y[:ROWS])) for o in (*right, none, *wrong)]
+            losses = [float(s.criterion(o, y[:ROWS])) for o in (*right, none, *wrong, *mixed)]
         except Exception:
             return
     sizes, flat = len(right), losses[len(right)]
     best = int(np.argmin(losses[:sizes]))
-    good, bad = losses[best], losses[sizes + 1 + best]
+    good, bad, shuffled = losses[best], losses[sizes + 1 + best], losses[2 * sizes + 1 + best]
     exam.facts["loss of right, none, wrong"] = [good, flat, bad]
     slack = 1e-6 * (1 + abs(flat))
-    if good <= bad - slack and good <= flat + slack:
+    cancels = not torch.equal(mixed[best], right[best]) and abs(shuffled - good) <= 1e-4 * abs(bad - good)
+    if good <= bad - slack and good <= flat + slack and not cancels:
         return
     if s.task == "regression" and _rewards(exam, z[:ROWS], y[:ROWS]):
         return
@@ -207,6 +210,8 @@ def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
         f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
         "it does not reward being right"
     )
+    if cancels:
+        said = f"the loss of right answers is {good:.3g}, and the same if they are given to other rows: errors cancel"
     exam.find("wrong-loss", good - bad, said, where="loss")
 
 

@@ -35,6 +35,7 @@ LESS = 0.08  # of what is possible: what a model scores less on its own rows tha
 ANOTHER = 0.03  # that another draw of the perceptron may differ by
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
+ASIDE = 0.5  # how sure an overfit is that explains the lesser part of what is wrong
 
 
 def capacity(exam: Exam) -> None:
@@ -50,7 +51,8 @@ def capacity(exam: Exam) -> None:
         or exam.facts.get("untrained")
     ):
         return
-    if set(exam.findings) - {"miscalibrated"}:
+    lesser = {"miscalibrated"} | ({"overfit"} if exam.sure.get("overfit", 1.0) <= ASIDE else set())
+    if set(exam.findings) - lesser:
         return  # reason enough
     trials = exam.facts.get("trials") or Trials(exam)
     score, chance = exam.score, base.chance
@@ -93,6 +95,10 @@ def overfit(exam: Exam) -> None:
     base = exam.baselines
     theirs = base.valid_score if base is not None else float("nan")
     beaten = math.isfinite(theirs) and (theirs - valid) / max(1e-9, 1 - chance) > 0.03
+    # what it says of rows that it knows is worse than what others say of rows that they do not
+    short = (
+        base is not None and bool(base.held) and (train - chance) / max(1e-9, 1 - chance) < base.gain - LESS
+    )
     exam.facts["gap"] = {"score": gap, "loss": worse, "turned": turned, "beaten": beaten}
     if exam.has("distribution-shift", "train-test-overlap", "no-signal", "misaligned-labels") and gap > 0.1:
         exam.facts["gap explained"] = True
@@ -101,7 +107,12 @@ def overfit(exam: Exam) -> None:
         said = f"training score {train:.3f} and loss {a:.3g}, validation {valid:.3f} and {b:.3g}"
         said += f"; the validation loss is {turned:.2f} times its best" if turned > 1.05 else ""
         exam.find(
-            "overfit", gap, said, sure=0.8, evidence={"history": s.history}, repair={"early_stopping": True}
+            "overfit",
+            gap,
+            said,
+            sure=ASIDE if short else 0.8,
+            evidence={"history": s.history},
+            repair={"early_stopping": True},
         )
     elif turned > 1.5 and worse > 0.25 and gap > 0.04:
         said = f"the validation loss is {turned:.2f} times its best, {b:.3g} against {a:.3g} on training rows"
@@ -109,7 +120,7 @@ def overfit(exam: Exam) -> None:
             "overfit",
             turned,
             said,
-            sure=0.7,
+            sure=ASIDE if short else 0.7,
             evidence={"history": s.history},
             repair={"early_stopping": True},
         )
@@ -155,7 +166,7 @@ def miscalibrated(exam: Exam) -> None:
         )
         everywhere = own and float(c.mean() - (a == b).mean()) > 0.05  # too sure of the rows it knows, too
         if everywhere and "overfit" in exam.sure and exam.facts["gap"]["score"] < 0.2:
-            exam.sure["overfit"] = 0.6
+            exam.sure["overfit"] = min(exam.sure["overfit"], 0.6)
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
 

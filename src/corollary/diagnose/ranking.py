@@ -57,7 +57,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
         "dead-units", "symmetric-initialisation", "vanishing-gradient", "learning-rate-too-small", "capacity-too-small",
         "bottleneck",
     ),
-    "receptive-field-too-small": ("capacity-too-small", "overfit"),
+    "receptive-field-too-small": ("capacity-too-small", "overfit", "class-imbalance"),
     "bottleneck": ("capacity-too-small",),
     "batch-too-small": ("learning-rate-too-large",),
     "learning-rate-too-large": ("dead-units", "exploding-gradient", "capacity-too-small", "miscalibrated", "saturated-units"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["IGNORED", "Samples", "joined", "kept", "main_output"]
+__all__ = ["IGNORED", "Samples", "joined", "kept", "main_output", "with_main"]
 
 IGNORED = -100  # labels that are not counted, as in torch
+NAMED = (
+    "logits",
+    "prediction_logits",
+    "last_hidden_state",
+    "reconstruction",
+    "sample",
+)  # main parts of outputs
 
 
 def as_tensor(value: Any) -> Any:
@@ -191,7 +199,7 @@ def main_output(out: Any) -> Any:
     """Return the tensor of an output of any form: itself, its logits, its first entry."""
     if isinstance(out, Tensor):
         return out
-    for name in ("logits", "prediction_logits", "last_hidden_state", "reconstruction", "sample"):
+    for name in NAMED:
         found = out.get(name) if isinstance(out, Mapping) else getattr(out, name, None)
         if isinstance(found, Tensor):
             return found
@@ -203,15 +211,38 @@ def main_output(out: Any) -> Any:
     return None
 
 
+def with_main(out: Any, z: Tensor, main: Any = None) -> Any:
+    """Return an output of any form with another tensor in the place of its main one."""
+    main = main_output(out) if main is None else main
+    if out is main:
+        return z
+    if isinstance(out, (tuple, list)):
+        parts = [with_main(v, z, main) for v in out]
+        return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
+    if isinstance(out, Tensor) or main is None:
+        return out
+    made = copy.copy(out)
+    if isinstance(out, MutableMapping):
+        for key, value in out.items():
+            made[key] = with_main(value, z, main)
+        return made
+    for name in NAMED:
+        if getattr(out, name, None) is main:
+            setattr(made, name, z)
+    return made
+
+
 def joined(parts: list[Any]) -> Any:
     """Return outputs of any form, of one chunk of rows each, as one."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts) if first.ndim else torch.stack(parts).mean()
-    if isinstance(first, Mapping):
-        return {
-            k: joined([p[k] for p in parts]) for k in first if isinstance(first[k], (Tensor, tuple, Mapping))
-        }
+    if isinstance(first, MutableMapping):
+        made = copy.copy(first)
+        for k, value in first.items():
+            if isinstance(value, (Tensor, tuple, Mapping)):
+                made[k] = joined([p[k] for p in parts])
+        return made
     if isinstance(first, (tuple, list)):
         return (
             type(first)(joined([p[i] for p in parts]) for i in range(len(first)))
@@ -225,6 +256,9 @@ def kept(out: Any, keep: Tensor) -> Any:
     """Return some rows of an output of any form."""
     if isinstance(out, Tensor):
         return out[keep] if out.ndim and len(out) == len(keep) else out
-    if isinstance(out, Mapping):
-        return {k: kept(v, keep) for k, v in out.items()}
+    if isinstance(out, MutableMapping):
+        made = copy.copy(out)
+        for k, v in out.items():
+            made[k] = kept(v, keep)
+        return made
     return type(out)(kept(v, keep) for v in out) if type(out) in (tuple, list) else out

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.trace import RECTIFIERS, SQUASHERS, WEIGHTED
+from corollary.diagnose.weights import weights_state
 
 __all__ = ["symmetric"]
 
@@ -42,7 +43,7 @@ def equal_units(W: Tensor) -> float:
 def symmetric(exam: Exam) -> None:
     """Hidden layers whose units are all alike, now or where they began."""
     s = exam.subject
-    if s.net is None or exam.facts.get("weights broken"):
+    if s.net is None or exam.facts.get("weights broken") or _decayed(exam):
         return
     order = [c.where for c in exam.trace.layers()] if exam.trace is not None else []
     last = order[-1] if order else None
@@ -60,6 +61,18 @@ def symmetric(exam: Exam) -> None:
     said = f"{share:.0%} of the units of {name} equal another one: they get the same gradient for ever"
     where = ", ".join(list(alike)[:5])
     exam.find("symmetric-initialisation", share, said, where=where, repair={"initialise": "kaiming"})
+
+
+def _decayed(exam: Exam) -> bool:
+    """Whether units may be alike because a strong decay has shrunk them: their weights began apart, or are short."""
+    s = exam.subject
+    usual = 0.3 if s.settings.decoupled else 1e-2
+    if not (s.settings.weight_decay or 0.0) > 3 * usual:
+        return False
+    if s.initial is None:
+        return weights_state(exam).ratio < 0.7
+    began = [s.initial.get(n) for n, _ in _matrices(s.net)]
+    return all(equal_units(W.float().cpu()) < 0.3 for W in began if isinstance(W, Tensor))
 
 
 def _alike(exam: Exam, name: str, W: Tensor) -> float:

@@ -135,6 +135,13 @@ class Reader:
         x = np.delete(self._steps(t[torch.as_tensor(rows).to(t.device)]), place, axis=1)
         return np.concatenate([x.reshape(len(x), -1), statistics(x)], 1)
 
+    def words_of(self, columns: np.ndarray) -> list[int]:
+        """Return those of some columns of the table that count a word of the first input."""
+        t = self._own(0)
+        if not isinstance(t, Tensor) or t.ndim != 2 or t.is_floating_point() or not self._are_words(0):
+            return []
+        return [int(c) for c in columns if c < len(self._vocabulary(0))]
+
     def place_of(self, samples: Samples, column: int) -> int | None:
         """Return the column, word or step of the inputs that a column of the table is about; None where it is not one."""
         if len([*samples.args, *samples.kwargs]) != 1 or not isinstance(samples.x, Tensor):

@@ -1,7 +1,8 @@
 """Whether a wider view helps: the same net with wider windows, trained anew, beside one that was only trained anew.
 
-What decides may lie beyond what a unit sees wherever it stands in an image, so that no fixed place is outside the view.
-Then only an intervention tells: kernels become at least five wide, and dilation doubles from layer to layer.
+What decides may lie beyond what a unit sees wherever it stands in an image or a text, so that no fixed place is outside the
+view. Then only an intervention tells: kernels become at least five wide, and dilation doubles from layer to layer. Padding
+grows with them, so that every layer keeps the size of its output.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
@@ -57,7 +58,7 @@ def _twin(exam: Exam, widen: bool) -> Any:
     with quiet(s.given):
         torch.manual_seed(0)
         net = s.twin("new")
-        if widen and not widened(net):
+        if widen and not widened(net, every=_one_answer(s.train.y)):
             return None
         try:
             exam.lab.measure(net, exam.lab.watched)
@@ -68,31 +69,59 @@ def _twin(exam: Exam, widen: bool) -> Any:
     return net
 
 
+def _one_answer(y: Any) -> bool:
+    """Whether there is one answer for all that the net is given; of many, some may not be allowed to see all of it."""
+    return isinstance(y, Tensor) and y[0].numel() == 1
+
+
 def _gain(r: Result, chance: float) -> float:
     """Return the score above chance, as a share of what is possible, on held-out rows if there are any."""
     score = r.valid_score if math.isfinite(r.valid_score) else r.score
     return (score - chance) / max(1e-9, 1 - chance)
 
 
-def widened(net: nn.Module) -> int:
-    """Widen the windows of convolutions that keep their input's size, and return how many there were."""
-    todo = [(parent, name, m) for parent in net.modules() for name, m in parent.named_children() if _plain(m)]
-    least = max(5, 1 + 2 * math.ceil(REACH / 2 / (2 ** len(todo) - 1)))
+def widened(net: nn.Module, every: bool = True) -> int:
+    """Widen the windows of convolutions, or only of those that keep their input's size, and return how many there were."""
+    todo = [
+        (parent, name, m)
+        for parent in net.modules()
+        for name, m in parent.named_children()
+        if isinstance(m, KINDS)
+        and m.padding_mode == "zeros"
+        and (every or (_keeps_size(m) and set(m.stride) == {1}))
+    ]
+    least = max(5, 1 + 2 * math.ceil(REACH / 2 / (2 ** len(todo) - 1))) if todo else 0
     for depth, (parent, name, m) in enumerate(todo):
-        k = tuple(max(least, side) for side in m.kernel_size)
-        d = 2 ** min(depth, 3)
-        made: Any = type(m)(
-            m.in_channels, m.out_channels, k, padding=tuple(d * (side // 2) for side in k), dilation=d,
-            groups=m.groups, bias=m.bias is not None,
-        )  # fmt: skip
-        redraw(made)
-        setattr(parent, name, made)
+        setattr(parent, name, _wider(m, least, 2 ** min(depth, 3)))
     return len(todo)
 
 
-def _plain(m: nn.Module) -> bool:
-    """Whether a convolution keeps the size: stride one, odd windows, padded by their half."""
-    if not isinstance(m, KINDS) or m.padding_mode != "zeros" or isinstance(m.padding, str):
-        return False
-    half = [d * (k - 1) // 2 for k, d in zip(m.kernel_size, m.dilation)]
-    return set(m.stride) == {1} and all(k % 2 for k in m.kernel_size) and list(m.padding) == half
+def _wider(m: Any, least: int, dilation: int) -> nn.Module:
+    """Return a convolution with windows of at least such a length and dilation, and outputs of the same size."""
+    kernel, spread, padding = [], [], []
+    for k, d, lost in zip(m.kernel_size, m.dilation, _lost(m)):
+        d, k = max(d, dilation), max(k, least)
+        d += lost % 2 and 1 - d % 2  # an odd number of places can only be made up for by an odd dilation
+        k += (d * (k - 1) - lost) % 2
+        kernel.append(k)
+        spread.append(d)
+        padding.append((d * (k - 1) - lost) // 2)
+    made: Any = type(m)(
+        m.in_channels, m.out_channels, tuple(kernel), stride=m.stride, padding=tuple(padding), dilation=tuple(spread),
+        groups=m.groups, bias=m.bias is not None,
+    )  # fmt: skip
+    redraw(made)
+    return made
+
+
+def _lost(m: Any) -> list[int]:
+    """Return by how many places the output is shorter than the input along each side, at stride one."""
+    windows = [d * (k - 1) for k, d in zip(m.kernel_size, m.dilation)]
+    if isinstance(m.padding, str):
+        return windows if m.padding == "valid" else [0] * len(windows)
+    return [w - 2 * p for w, p in zip(windows, m.padding)]
+
+
+def _keeps_size(m: Any) -> bool:
+    """Whether windows are odd and padded by their half."""
+    return all(k % 2 for k in m.kernel_size) and not any(_lost(m))
