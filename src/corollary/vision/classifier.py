@@ -82,7 +82,9 @@ class BaseImageEstimator(GradientTrained):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
-        rate, decay = next((PACE[name] for name in PACE if str(self.net).startswith(name)), (2e-3, 0.0))
+        rate, decay = next(
+            (PACE[name] for name in PACE if str(self.net).lower().startswith(name)), (2e-3, 0.0)
+        )
         if hasattr(
             self, "pretrained_"
         ):  # slowly, so that what was learned is kept; narrow nets take larger steps
