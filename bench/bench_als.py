@@ -82,7 +82,7 @@ def implicit_feedback(draw: Draw) -> Pair:
 def explicit_feedback(draw: Draw) -> Pair:
     """ALS, explicit feedback, to the objective of cmfrec's 10 sweeps
 
-    Ours makes 12 sweeps, each of both sides by three conjugate gradient steps, to reach within a hundredth what cmfrec's ten reach.
+    Ours makes 12 sweeps, three conjugate gradient steps for each row, to reach within a hundredth what cmfrec's ten reach.
     """
     from cmfrec import CMF
 

@@ -61,7 +61,10 @@ def empirical_ntk(draw: Draw) -> Pair:
 
 @claim("infinite-kernel", peer="neural-tangents", aim=1.5)
 def infinite(draw: Draw) -> Pair:
-    """Both kernels of an infinitely wide network, one thousand samples"""
+    """Both kernels of an infinitely wide network, one thousand samples
+
+    An inverse cosine or sine for every pair and layer; jax's is in single precision where the data are.
+    """
     from corollary.theory.infinite import infinite_kernels
 
     n, d = draw.size("samples", 800, 1200), draw.size("features", 10, 200)
