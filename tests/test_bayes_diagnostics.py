@@ -1,5 +1,6 @@
 """R-hat, effective sample sizes and Monte-Carlo errors against ArviZ."""
 
+import tempfile
 import warnings
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 
 from corollary import bayes
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # about ArviZ's own next version
+# Once a day ArviZ warns of its next version and writes that down, and of two workers that import it then, one fails.
+with warnings.catch_warnings(), tempfile.TemporaryDirectory() as cache, pytest.MonkeyPatch.context() as patch:
+    warnings.simplefilter("ignore", FutureWarning)
+    patch.setenv("XDG_CACHE_HOME", cache)
     arviz = pytest.importorskip("arviz")
 
 
