@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.first_call import OUT
-from bench.harness import CLAIMS, RESULTS, measure
+from bench.harness import CLAIMS, LEAST, RESULTS, measure
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
@@ -19,7 +19,8 @@ Ours and a peer at equal quality on 2 cores; `make bench` measures them again. A
 types, row- or column-major layout, densities are drawn from ranges (the second table shows every draw; `python -m bench --seed 1`
 draws others). Each side runs in a process of its own, the two take turns, and a ratio is the peer's median
 time over ours: the geometric mean over the family, and the worst workload beside it. Calls shorter than a fifth of a second are
-repeated for that long, after one that is not counted. Before that, a third process runs
+repeated for that long, after one that is not counted; where a † stands they were timed one by one, after a pause, which adds the
+milliseconds that threads take to wake. Before that, a third process runs
 both and checks that their results are equally good. Memory is by how much one call raises the resident size at most, in
 megabytes, largest over the family, ours and the peer's.
 
@@ -48,7 +49,12 @@ def _family(r: dict[str, Any]) -> str:
     memory = " / ".join(_most(r, who) for who in ("ours", "peer"))
     short = r["ratio"] < r["aim"] or r["worst"] < min(1, r["aim"])
     reason = (r["limit"] or "not explained") if short else ""
-    return f"| {r['title']} | {r['peer']} | **{r['ratio']}** | {r['worst']} | {r['aim']:g} | {memory} | {reason} |"
+    return f"| {r['title']}{_once(r)} | {r['peer']} | **{r['ratio']}** | {r['worst']} | {r['aim']:g} | {memory} | {reason} |"
+
+
+def _once(r: dict[str, Any]) -> str:
+    """Return a mark where short calls were not repeated."""
+    return " †" if "least" not in r and any(w["ours_seconds"] < LEAST for w in r["workloads"]) else ""
 
 
 def _most(r: dict[str, Any], who: str) -> str:

@@ -37,6 +37,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
+LEAST = 0.2  # seconds that short calls are timed for
 SPIN = 0.4  # seconds after which the idle side's thread pools have gone to sleep
 MARK = "@bench "  # begins the lines that a side says to the harness; libraries print what they like beside it
 
@@ -211,6 +212,7 @@ def measure(item: Claim, seed: int = 0) -> dict[str, Any]:
         "aim": item.aim,
         "limit": item.limit,
         "seed": seed,
+        "least": LEAST,
         "workloads": workloads,
         "machine": {
             "cpu": _cpu(),

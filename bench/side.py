@@ -15,9 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.harness import CLAIMS, MARK
+from bench.harness import CLAIMS, LEAST, MARK
 
-LEAST = 0.2  # seconds that short calls are timed for
 QUIET = 0.25  # cores that other processes may use while we measure
 PATIENCE = float(os.environ.get("BENCH_PATIENCE", 2.0))  # seconds to wait for quiet before measuring anyway
 

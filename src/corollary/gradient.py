@@ -190,10 +190,11 @@ class GradientTrained(Tunable, Estimator):
             raise errors.kind(name, "validation must be a tuple (X, y)", type(given).__name__)
         return self._further(*given)
 
-    def _stops_by_itself(self) -> bool:
-        """Whether a tenth of the rows says when to stop: without a ``training``, of ENOUGH rows in memory or more."""
+    def _perceptron_defaults(self) -> dict[str, Any]:
+        """Return how perceptrons descend; without a ``training``, a tenth of ENOUGH rows in memory or more says when to stop."""
         alone = self.training is None and "_going_on" not in vars(self)
-        return alone and getattr(self, "n_samples_", 0) >= ENOUGH
+        stops = alone and getattr(self, "n_samples_", 0) >= ENOUGH
+        return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
 
     def _plan(self, n: int | None = None) -> Training:
         """Return the complete training settings; a model with a budget of updates takes batch size and epochs from n."""

@@ -8,7 +8,7 @@ sum over chains gives the gradients of all, because the value of a chain depends
 and a batch :math:`b` of :math:`n` rows estimates it without bias by
 :math:`\log p(\theta) + \frac Nn \sum_{i \in b} \log p(x_i \mid \theta)` (2). A log-density that has a method
 ``gradient(theta)``, (chains, d) -> (chains, d), is asked for its gradient there, which is compared with torch's at the start;
-one that has a method ``leapfrog`` too, as :class:`~corollary.bayes.LogisticPosterior`, makes whole paths itself.
+a :class:`Posterior` with a ``transition``, as :class:`~corollary.bayes.LogisticPosterior`, makes whole transitions of HMC itself.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class Target:
         self.function, self.owner = function, owner
         own = getattr(function, "gradient", None)
         self.own: LogDensity | None = own if callable(own) else None  # a gradient that it brings itself
-        whole = getattr(function, "transition", None)
-        self.transition = whole if self.own is not None and callable(whole) else None  # of HMC, compiled
+        self.transition = getattr(function, "transition", None) if isinstance(function, Posterior) else None
         self.invalid = 0  # values that were NaN or plus infinity
         self.run = current()
         self.world = self.run.world

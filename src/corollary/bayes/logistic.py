@@ -115,10 +115,8 @@ class LogisticPosterior(Posterior):
 
         X, t = self._tiles_as(theta)
         wanted = (len(theta), X.shape[1])  # what the compiled loop counts on
-        each = (part.shape for part in (theta, gradient, y))
-        if any(
-            shape != wanted for shape in (*each, *((*part.shape, len(variance)) for part in (log_p, log_u)))
-        ):
+        shapes = {part.shape for part in (theta, gradient, y)}
+        if {*shapes, *((*part.shape, *variance.shape) for part in (log_p, log_u))} != {wanted}:
             raise errors.value("LogisticPosterior", f"there must be {X.shape[1]} weights", theta.shape[1])
         ends = [
             part.detach().clone(memory_format=torch.contiguous_format) for part in (theta, log_p, gradient, y)

@@ -27,10 +27,8 @@ from numba import njit, prange
 
 __all__ = ["TILE", "tiles", "transition"]
 
-TILE, LANES = (
-    256,
-    32,
-)  # rows of a tile; a logarithm is of the TILE / LANES factors up to exp(60) of a lane, exp(480)
+TILE = 256  # rows
+LANES = 32  # products of TILE / LANES factors up to exp(60) each, of which logarithms are taken
 FLAT = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "cache": True, "nogil": True}
 LARGEST = np.float32(60)  # beyond it the sigmoid is 0 or 1 to rounding, and eq. 3 linear
 PER_LOG2, LOG2_HIGH, LOG2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)

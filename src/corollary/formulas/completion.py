@@ -295,7 +295,7 @@ def mcpl_als_objective(rng, claim):
 
 
 def _solve_rows(A, mask, V, penalty):
-    from corollary.completion.als import solve
+    from corollary.completion.als_kernels import solve
 
     rows, columns = np.nonzero(mask)
     R = sparse.csr_matrix((A[rows, columns], (rows, columns)), shape=A.shape)
@@ -322,7 +322,7 @@ def _solve_rows(A, mask, V, penalty):
         ),
     ),
     systems=("als",),
-    functions=("corollary.completion.als.solve",),
+    functions=("corollary.completion.als_kernels.solve",),
 )
 def mcpl_als_update(rng, claim):
     """Each row of a factor is a ridge regression of the row's observed entries on the other factor.

@@ -161,9 +161,7 @@ class _BaseMLP(GradientTrained):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
-        """Return what holds where the user says nothing; without a ``training`` a tenth of many rows says when to stop."""
-        stops = self._stops_by_itself()
-        return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
+        return self._perceptron_defaults()
 
     def _module(self) -> MLP:
         widths = (self.n_features_in_, *np.atleast_1d(self.hidden_layer_sizes).tolist(), self.n_outputs_)

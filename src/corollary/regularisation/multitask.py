@@ -311,9 +311,7 @@ class MultiTaskNet(BaseNet):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """Return what holds where the user says nothing; without a ``training`` a tenth of many rows says when to stop."""
-        stops = self._stops_by_itself()
-        return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
+        return self._perceptron_defaults()
 
     # --- targets -----------------------------------------------------------------------------------------
 

@@ -352,18 +352,8 @@ def _looped(A: Tensor, B: Tensor, same: bool, net: dict[str, Any]) -> Kernels:
     qa = _variances(A, net)
     qb = qa if same else _variances(B, net)
     leak = LEAK if name == "leaky" else 0.0
-    pairs(
-        K.numpy(),
-        T.numpy(),
-        qa.numpy(),
-        qb.numpy(),
-        CLOSED.index(name),
-        leak,
-        w,
-        b,
-        bool(net["residual"]),
-        same,
-    )
+    parts = (part.numpy() for part in (K, T, qa, qb))
+    pairs(*parts, CLOSED.index(name), leak, w, b, bool(net["residual"]), same)
     return Kernels(K, T)
 
 

@@ -45,9 +45,8 @@ def pairs(K, T, qa, qb, kind, leak, w, b, residual, same):  # pragma: no cover -
     n, m = K.shape
     layers = len(qa)
     for p in prange(n):
-        i = (
-            p // 2 if p % 2 == 0 else n - 1 - p // 2
-        )  # long and short rows in turn, so that threads have equal work
+        # long and short rows in turn, so that threads have equal work
+        i = p // 2 if p % 2 == 0 else n - 1 - p // 2
         for j in range(i if same else 0, m):
             k, t = np.float64(K[i, j]), np.float64(K[i, j])
             for layer in range(layers):

@@ -40,11 +40,9 @@ from corollary.vision.views import flips_of_labels, shift_of, some_of
 __all__ = ["ImageClassifier"]
 
 AUXILIARY_WEIGHT = 0.3
-PACE = {
-    "resnet": (2e-3, 0.05),
-    "densenet": (2e-3, 0.05),
-    "unet": (4e-3, 0.0),
-}  # rate and decay of nets whose layers are normalised
+RATE = 2e-3
+DECAY = {"resnet": 0.05, "densenet": 0.05}  # nets with normalised layers; it keeps others from learning
+RATES = {"unet": 4e-3}  # where another one is better
 UPDATES, UPDATES_TUNED = 600, 300  # that a net takes from the start, and from weights that are there already
 PIXELS = 2**19  # pixels per channel that one chunk of a forward pass may have
 
@@ -82,13 +80,12 @@ class BaseImageEstimator(GradientTrained):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
-        rate, decay = next(
-            (PACE[name] for name in PACE if str(self.net).lower().startswith(name)), (2e-3, 0.0)
-        )
+        family = str(self.net).lower().rstrip("0123456789")
+        rate, decay = RATES.get(family, RATE), DECAY.get(family, 0.0)
         if hasattr(
             self, "pretrained_"
         ):  # slowly, so that what was learned is kept; narrow nets take larger steps
-            rate, decay = min(2e-3, 5e-5 * 768 / width_of(self.pretrained_)), 0.0
+            rate, decay = min(RATE, 5e-5 * 768 / width_of(self.pretrained_)), 0.0
         views = getattr(self, "augment_", None) or None
         return {
             "epochs": 15,

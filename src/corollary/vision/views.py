@@ -32,11 +32,8 @@ from torch import Tensor
 __all__ = ["flips_of_labels", "flips_of_masks", "shift_of"]
 
 FLIPS = {"flip": -1, "vertical_flip": -2}  # and the axis that each turns
-MOST, MOST_MASKS, PIXELS = (
-    600,
-    120,
-    8,
-)  # images that are asked, with masks, and pixels of each class in a mask
+MOST, MOST_MASKS = 600, 120  # images that are asked, with labels and with masks
+PIXELS = 8  # of each class in a mask
 FILTERS, SIDE, CELLS = 64, 32, 3  # random filters, the largest side they see, and cells along it
 CHUNK = 64  # images that are filtered at a time
 RIDGE = 0.1
@@ -139,7 +136,7 @@ def flips_of_masks(images: np.ndarray, codes: np.ndarray, n_classes: int) -> dic
     masks = codes[rows][:, ::factor, ::factor][:, : small.shape[2], : small.shape[3]]
     image, place, y = _pixels(masks, rng)
     filters = _patches(small, rng)
-    seen = [_around(small, filters, axis)[image, place] for axis in (None, *allowed.values())]
+    seen = [_around(small, filters, axis, image, place) for axis in (None, *allowed.values())]
     plain, *flipped = _right(seen, torch.from_numpy(y), n_classes, torch.from_numpy(image) % 2 == 0)
     worse = (
         [plain[image == i].mean() - other[image == i].mean() for i in np.unique(image)] for other in flipped
@@ -159,14 +156,15 @@ def _pixels(masks: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
     return image, place, y
 
 
-def _around(x: Tensor, filters: Tensor, flipped: int | None) -> Tensor:
-    """Return how often each filter answers, either way, around every pixel (n, h w, features); of images seen mirrored."""
+def _around(x: Tensor, filters: Tensor, flipped: int | None, image: np.ndarray, place: np.ndarray) -> Tensor:
+    """Return how often each filter answers, either way, around some pixels (pixels, features); of images seen mirrored."""
+    turned = (lambda t: t) if flipped is None else (lambda t: t.flip(flipped))
     found = []
-    for part in x.split(CHUNK):
-        part = part if flipped is None else part.flip(flipped)
-        z = F.conv2d(part, filters, padding="same")
+    for first, part in zip(range(0, len(x), CHUNK), x.split(CHUNK)):
+        z = F.conv2d(turned(part), filters, padding="same")
         cells = torch.cat([F.avg_pool2d(F.relu(sign * z - 0.5), 7, 1, 3) for sign in (1, -1)], 1)
-        found.append((cells if flipped is None else cells.flip(flipped)).flatten(2).transpose(1, 2))
+        here = (image >= first) & (image < first + CHUNK)
+        found.append(turned(cells).flatten(2)[image[here] - first, :, place[here]])
     return torch.cat(found)
 
 
