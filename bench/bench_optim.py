@@ -58,8 +58,8 @@ def variance_reduced(draw):
 def projected(draw):
     """A projected step, inside the ball, against fused SGD's
 
-    The norm of all parameters is one more pass over them, and one more call for each tensor; fused SGD makes one call for all.
-    A backward pass takes many times as long as both.
+    The norm of all parameters is one more pass over them, where fused SGD makes one over parameters and gradients: a third of
+    what that reads and writes. A backward pass takes many times as long as both.
     """
     make = torch.optim.SGD
     return against_sgd(draw, lambda params: Projected(make(params, lr=RATE, fused=True), radius=1e9).step)

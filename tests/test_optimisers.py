@@ -341,6 +341,23 @@ def test_projected_descent_solves_the_constrained_problem(sets):
     np.testing.assert_allclose(w.detach().numpy(), theirs.x, atol=1e-5)  # finite differences in SLSQP
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e25, 1e-25], ids=["plain", "squares overflow", "squares vanish"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_ball_holds_all_parameters_together(scale, dtype):
+    rng = np.random.default_rng(0)
+    shapes = [(3,), (0,), (100, 90), (7, 11), ()]  # one of them large enough for a call of its own
+    start = [torch.tensor(scale * rng.standard_normal(shape), dtype=dtype) for shape in shapes]
+    start[2] = start[2].t().contiguous().t()  # stored by columns
+    whole = np.concatenate([p.double().numpy().ravel() for p in start])
+    length = np.linalg.norm(whole)
+    digits = 4 * torch.finfo(dtype).eps  # the length, the factor and the product are each rounded
+    for share, factor in ((0.5, 0.5), (1.01 if dtype != torch.bfloat16 else 1.2, 1.0)):
+        params = [torch.nn.Parameter(p.clone()) for p in start]
+        Projected(torch.optim.SGD(params, lr=0.1), radius=share * length)
+        found = np.concatenate([p.detach().double().numpy().ravel() for p in params])
+        np.testing.assert_allclose(found, factor * whole, rtol=digits, atol=0)
+
+
 def test_projected_wraps_any_optimiser_with_schedules_and_copies():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()

@@ -178,7 +178,7 @@ class Projected(Optimizer):
         """Move the parameters to the nearest point of the set."""
         onto, matrices = SETS[self.set]
         if onto is None:
-            project([p.data for p in self._params()], self.size[0])
+            project(self._params(), self.size[0])
             return
         for p in self._params():
             if p.ndim >= (2 if matrices else 1):
