@@ -18,14 +18,18 @@ from results.tables import at_least, at_most, page
 SHARE = float(os.environ.get("GENERATORS_SHARE", "1"))  # of the epochs below
 SETS = os.environ.get("GENERATORS_SETS", "fashion-mnist,mnist").split(",")
 IMAGES = int(os.environ.get("GENERATORS_IMAGES", "4000"))
+SEEDS = int(os.environ.get("GENERATORS_SEEDS", "3"))
+CACHE = os.environ.get("GENERATORS_CACHE")  # a folder: what was measured before is not measured again
 SCORED, DRAWN, SHOWN = 128, 250, 12
-EPOCHS = {"VAE": 12, "coupling flow": 10, "autoregressive flow": 15, "PixelCNN": 4, "GAN": 8, "DDPM": 16}
+EPOCHS = {"VAE": 12, "coupling flow": 12, "autoregressive flow": 10, "GAN": 10, "DDPM": 16, "PixelCNN": 8}
+ALONE, REAL = "independent pixels", "real images"
 TEXT = """Means over 2 x 2 pixels (14 x 14) of the first {images:,} training images, and few epochs for each model, so that a
-fit takes a minute or less of one core; one seed. *Bits*: per dimension of {scored} test images of 256 levels: exact for PixelCNN,
-a bound for the others ({even} by the histogram of each pixel by itself). *FID*, *precision* and *recall*: of {drawn} draws
-against {drawn} test images, by the 84 features of a LeNet trained on the same images. The last row is of other test images: no
-generator can be expected to do better. *Weights*: of all networks. *Seconds*: processor time of the fit. Below, draws of each
-model in the order of the table, and real images in the last row."""
+fit takes a minute or less of one core; {seeds} seeds: means, and ± the standard deviation. *Bits*: per dimension of {scored} test
+images of 256 levels: exact for PixelCNN, a bound for the others. *FID*, *precision* and *recall*: of {drawn} draws
+against {drawn} test images, by the 84 features of a LeNet trained on the same images. *Independent pixels*, the trivial
+generator, draws every pixel from its own histogram. The last row of each is of other test images: no generator can be
+expected to do better. *Weights*: of all networks. *Seconds*: processor time of the fit. Below, draws of each model with
+the first seed, in the order of the table."""
 
 
 def small(X: np.ndarray) -> np.ndarray:
@@ -41,18 +45,18 @@ def features(X: np.ndarray, y: np.ndarray) -> nn.Module:
     return nn.Sequential(scale, lenet.features)
 
 
-def models() -> dict[str, Any]:
+def models(seed: int) -> dict[str, Any]:
     """Return who takes part."""
     plans = {name: Training(epochs=max(1, round(SHARE * n)), batch_size=32) for name, n in EPOCHS.items()}
     made = {
-        "VAE": VAE(32, importance_samples=16, random_state=0),
-        "coupling flow": Flow("coupling", random_state=0),
-        "autoregressive flow": Flow("autoregressive", hidden_layer_sizes=(512,), random_state=0),
-        "PixelCNN": PixelCNN(output="logistic-mixture", random_state=0),
-        "GAN": GAN("non-saturating", spectral_norm=True, latent=64, random_state=0),
-        "DDPM": DDPM(sampling_steps=25, random_state=0),
+        "VAE": VAE(32, importance_samples=16),
+        "coupling flow": Flow("coupling"),
+        "autoregressive flow": Flow("autoregressive", hidden_layer_sizes=(512,)),
+        "GAN": GAN("non-saturating", spectral_norm=True, latent=64),
+        "DDPM": DDPM(sampling_steps=25),
+        "PixelCNN": PixelCNN(output="logistic-mixture"),
     }
-    return {name: model.set_params(training=plans[name]) for name, model in made.items()}
+    return {name: model.set_params(training=plans[name], random_state=seed) for name, model in made.items()}
 
 
 def bits(model: Any, X: np.ndarray) -> float:
@@ -60,50 +64,123 @@ def bits(model: Any, X: np.ndarray) -> float:
     return float(np.mean(model.bits_per_dimension(X))) if hasattr(model, "bits_per_dimension") else np.nan
 
 
-def independent_bits(train: np.ndarray, test: np.ndarray) -> float:
-    """Return the bits of every pixel by itself, by its smoothed histogram: the trivial density."""
-    test = test.reshape(len(test), -1)
-    counts = np.full((256, test.shape[1]), 1 / 256)
-    np.add.at(counts, (train.reshape(len(train), -1), np.arange(test.shape[1])), 1)
-    return float(-np.log2(np.take_along_axis(counts / counts.sum(0), test.astype(int), 0)).mean())
+class Alone:
+    """The trivial generator and density: every pixel by itself, by its histogram."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def fit(self, X: np.ndarray) -> Alone:
+        """Count the levels of every pixel; 1/256 is added to each count."""
+        self.rows = X.reshape(len(X), -1)
+        counts = np.full((256, self.rows.shape[1]), 1 / 256)
+        np.add.at(counts, (self.rows, np.arange(self.rows.shape[1])), 1)
+        self.shares = counts / counts.sum(0)
+        return self
+
+    def bits_per_dimension(self, X: np.ndarray) -> np.ndarray:
+        """Return the mean bits of the pixels of each image."""
+        codes = X.reshape(len(X), -1).astype(int)
+        return -np.log2(np.take_along_axis(self.shares, codes, 0)).mean(1)
+
+    def sample(self, n: int) -> np.ndarray:
+        """Return images whose pixels come from n training images each on its own."""
+        rows = np.random.default_rng(self.seed).integers(len(self.rows), size=(n, self.rows.shape[1]))
+        return np.take_along_axis(self.rows, rows, 0) / 255
+
+
+class Judge:
+    """The images of one set, a LeNet trained on them, and what is measured by it."""
+
+    def __init__(self, name: str) -> None:
+        images = data.load(name)
+        train, test = images.extra["split"]
+        self.name, self.X = name, small(images.X[train[:IMAGES]])
+        self.tested = small(images.X[test[: 2 * DRAWN]])
+        halves = self.tested.astype(np.float32).reshape(2, DRAWN, 1, *self.X.shape[1:]) / 255
+        self.held, self.other = halves
+        self.features = features(self.X, images.y[train[:IMAGES]])
+
+    def scores(self, drawn: np.ndarray) -> dict[str, float]:
+        """Return FID, precision and recall of draws."""
+        precision, recall = precision_recall(self.held, drawn, features=self.features)
+        return {"FID": fid(self.held, drawn, self.features), "precision": precision, "recall": recall}
+
+    def tried(self, model: Any) -> tuple[dict[str, float], np.ndarray]:
+        """Return the numbers of a model after a fit, and some draws."""
+        start = process_time()
+        model.fit(self.X)
+        seconds = process_time() - start
+        weights = sum(p.numel() for p in model.module_.parameters()) if hasattr(model, "module_") else 0
+        drawn = np.asarray(model.sample(DRAWN), np.float32).reshape(self.held.shape)
+        found = {"bits": bits(model, self.tested[:SCORED]), **self.scores(drawn)}
+        return {**found, "weights": weights, "seconds": seconds}, drawn[:SHOWN]
+
+    def measured(self, title: str, model: Any, seed: int) -> tuple[dict[str, float], np.ndarray]:
+        """Return what was measured before, or measure it."""
+        key = f"{self.name}-{title}-{seed}-{IMAGES}-{EPOCHS.get(title, 0)}-{SHARE:g}".replace(" ", "_")
+        path = None if CACHE is None else Path(CACHE) / f"{key}.npz"
+        if path is not None and path.exists():
+            with np.load(path) as kept:
+                return {k: float(kept[k]) for k in kept.files if k != "drawn"}, kept["drawn"]
+        found, drawn = self.tried(model)
+        print(key, found, flush=True)
+        if path is not None:
+            np.savez(path, drawn=drawn, **found)  # type: ignore[arg-type]
+        return found, drawn
+
+
+COLUMNS = ("bits", "FID", "precision", "recall")
+
+
+def shown(runs: list[dict[str, float]], column: str) -> str:
+    """Return mean and deviation over the seeds, or nothing."""
+    values = np.array([found.get(column, np.nan) for found in runs])
+    if np.isnan(values).any():
+        return ""
+    return f"{values.mean():.3f}" + (f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else "")
 
 
 def run(out: Path) -> dict[str, Any]:
     """Fit them all; assert the order that the models are known for."""
-    rows, found, even = [], {}, {}
-    for name in SETS:
-        images = data.load(name)
-        train, test = images.extra["split"]
-        X, y = small(images.X[train[:IMAGES]]), images.y[train[:IMAGES]]
-        tested = small(images.X[test[: 2 * DRAWN]])
-        held, other = (tested[i * DRAWN : (i + 1) * DRAWN].astype(np.float32) / 255 for i in range(2))
-        held, other = held[:, None], other[:, None]
-        seen, sheet = features(X, y), []
-        even[name] = independent_bits(X, tested[:SCORED])
-        for title, model in models().items():
-            start = process_time()
-            model.fit(X)
-            seconds = process_time() - start
-            weights = sum(p.numel() for p in model.module_.parameters())
-            drawn = np.asarray(model.sample(DRAWN), np.float32).reshape(held.shape)
-            scores = (fid(held, drawn, seen), *precision_recall(held, drawn, features=seen))
-            b = bits(model, tested[:SCORED])
-            rows.append((name, title, "" if np.isnan(b) else b, *scores, f"{weights:,}", round(seconds)))
-            print(*rows[-1], flush=True)
-            found[f"{name} {title}"] = {"bits": b, "fid": scores[0], "precision": scores[1]}
-            sheet.append(drawn[:SHOWN])
-        real = (fid(held, other, seen), *precision_recall(held, other, features=seen))
-        rows.append((name, "real images", "", *real, "", ""))
-        figure = image_grid(np.concatenate([*sheet, other[:SHOWN]]), columns=SHOWN)
+    judges = {name: Judge(name) for name in SETS}
+    runs: dict[tuple[str, str], list[dict[str, float]]] = {}
+    sheets: dict[str, list[np.ndarray]] = {name: [] for name in SETS}
+    for seed in range(SEEDS):
+        for name, judge in judges.items():
+            for title, model in {ALONE: Alone(seed), **models(seed)}.items():
+                found, drawn = judge.measured(title, model, seed)
+                runs.setdefault((name, title), []).append(found)
+                if not seed:
+                    sheets[name].append(drawn)
+    rows = []
+    for name, judge in judges.items():
+        runs[name, REAL] = [judge.scores(judge.other)]
+        for title in (ALONE, *EPOCHS, REAL):
+            each = runs[name, title]
+            sizes = "" if title not in EPOCHS else f"{each[0]['weights']:,.0f}"
+            seconds = "" if title not in EPOCHS else round(np.mean([found["seconds"] for found in each]))
+            rows.append((name, title, *(shown(each, column) for column in COLUMNS), sizes, seconds))
+        figure = image_grid(np.concatenate([*sheets[name], judge.other[:SHOWN]]), columns=SHOWN)
         figure.savefig(out / f"generators_{name}.png", dpi=90)
-    alone = " and ".join(f"{b:.2f} on {name}" for name, b in even.items())
-    text = TEXT.format(images=IMAGES, scored=SCORED, drawn=DRAWN, even=alone)
-    sheets = "\n\n".join(f"![{name}](generators_{name}.png)" for name in SETS)
-    headings = ("data", "model", "bits", "FID", "precision", "recall", "weights", "seconds")
-    page(out / "generators.md", "Generators of images", f"{text}\n\n{sheets}", headings, rows)
+    text = TEXT.format(images=IMAGES, scored=SCORED, drawn=DRAWN, seeds=SEEDS)
+    pictures = "\n\n".join(f"![{name}](generators_{name}.png)" for name in SETS)
+    headings = ("data", "model", *COLUMNS, "weights", "seconds")
+    page(out / "generators.md", "Generators of images", f"{text}\n\n{pictures}", headings, rows)
+    means = {
+        key: {c: float(np.mean([f.get(c, np.nan) for f in each])) for c in COLUMNS}
+        for key, each in runs.items()
+    }
     for name in SETS:
-        score = {title: found[f"{name} {title}"] for title in EPOCHS}
-        at_most(score["PixelCNN"]["bits"], even[name], f"bits of PixelCNN against single pixels on {name}")
-        at_most(score["DDPM"]["fid"], score["VAE"]["fid"], f"FID of DDPM against that of the VAE on {name}")
+        score = {title: means[name, title] for title in (ALONE, *EPOCHS)}
+        for title in ("VAE", "coupling flow", "autoregressive flow", "PixelCNN"):
+            at_most(
+                score[title]["bits"], score[ALONE]["bits"], f"bits of {title} against single pixels on {name}"
+            )
+        for title in EPOCHS:
+            at_most(
+                score[title]["FID"], score[ALONE]["FID"], f"FID of {title} against single pixels on {name}"
+            )
+        at_most(score["DDPM"]["FID"], score["VAE"]["FID"], f"FID of DDPM against that of the VAE on {name}")
         at_least(score["DDPM"]["precision"], 0.5, f"precision of DDPM on {name}")
-    return found
+    return {" ".join(key): found for key, found in means.items()}

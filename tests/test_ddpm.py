@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from corollary import DDPM, Training, load
-from corollary.generative.ddpm import Levels, betas, noisy
+from corollary.generative.ddpm import Levels, betas, noisy, strata
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
 
 with warnings.catch_warnings():
@@ -117,6 +117,8 @@ def gaussian(s, n_steps=200):
     model.largest_ = np.inf
     model.module_ = Optimal(model._levels, s)
     model.scaling_ = {**model.scaling_, "shift": np.zeros(1), "scale": np.ones(1), "step": np.zeros(1)}
+    kept = model._levels.kept[[(begin + end - 1) // 2 for begin, end in strata(n_steps)]].numpy()
+    model.errors_ = s**2 * (1 - kept) / (kept * s**2 + 1 - kept)  # variance of x0 given x_t
     return model
 
 
@@ -136,11 +138,26 @@ def test_the_bound_is_below_the_likelihood_and_close_for_the_best_network(s):
     x = s * rng.standard_normal((3000, 1))
     exact = float(np.mean(-0.5 * (x / s) ** 2 - np.log(s) - 0.5 * np.log(2 * np.pi)))
     bound = model.score(x)
-    # At small t the best reverse step has variance beta, ours the smaller one of eq. 3, which costs
-    # (r - 1 - log r) / 2 at each level, r their ratio; the rest is error of the sum over strata of levels.
-    r = (1 - model._levels.kept[1:]) / (1 - model._levels.kept[:-1])
-    cost = float(0.5 * (r - 1 - r.log()).sum())
-    assert bound == pytest.approx(exact - cost, abs=0.1) and bound < exact
+    # The best step back of Gaussian data is Gaussian, with the variance of eq. 7: the bound is the likelihood, but for the
+    # error of the sum over strata of levels.
+    assert bound == pytest.approx(exact, abs=0.02) and bound < exact + 0.01
+    model.errors_ = 1e-12 + 0 * model.errors_  # as little noise in a step back as there is with x0 known
+    assert model.score(x) < bound - 0.5
+
+
+def test_errors_are_measured_on_training_data_after_the_fit():
+    X, _ = ring(400)
+    model = DDPM(100, width=32, n_layers=1, training=Training(epochs=30), random_state=0).fit(X)
+    with torch.inference_mode():
+        z = model._scaling.forward(torch.from_numpy(X))[0]
+        found = [float(squares.mean()) / 2 for *_, squares in model._errors(z)]
+    np.testing.assert_allclose(model.errors_, found, rtol=1e-6)
+    assert (np.diff(model.errors_) > 0).mean() > 0.8  # more noise, less known
+    worse = model.score(X)
+    for factor in (0.5, 2.0):  # the measured ones are best
+        model.errors_ = model.errors_ * factor
+        assert model.score(X) < worse
+        model.errors_ = model.errors_ / factor
 
 
 # --- the estimator ------------------------------------------------------------------------------------------
@@ -243,7 +260,10 @@ def test_denoisers_are_sized_from_the_data():
     "call, message",
     [
         (lambda: DDPM(10, sampling_steps=20).fit(ring()[0]), r"at most n_steps \(10\); got 20"),
+        (lambda: DDPM(10).fit(ring()[0]), "Lower it, or raise n_steps"),
         (lambda: gaussian(1.0).sample(1, steps=500), r"n_steps \(200\); got 500"),
+        (lambda: gaussian(1.0).sample(1, steps=2.5), "steps must be an integer of at least 1; got 2.5"),
+        (lambda: gaussian(1.0).sample(1, eta=1.5), r"eta must lie in \[0, 1\]; got 1.5"),
         (lambda: gaussian(1.0).complete(np.zeros((2, 1)), np.ones((3, 3), bool)), "mask must have the shape"),
         (lambda: betas("sine", 10), "cosine"),
     ],

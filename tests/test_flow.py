@@ -335,3 +335,18 @@ def test_few_samples_are_not_held_out_unless_that_is_asked_for():
     assert "validation_loss" not in Flow("linear", training=Training(epochs=1)).fit(X).history_[0]
     plan = Training(epochs=1, early_stopping=True)
     assert "validation_loss" in Flow("linear", training=plan).fit(X).history_[0]
+
+
+@pytest.mark.parametrize("kind", ["coupling", "autoregressive", "planar", "linear"])
+def test_flows_of_images_begin_at_the_histograms_of_pixels(kind):
+    """Bits of held-out digits after a moment of training: at most those of independent pixels, which a logit is far above."""
+    from sklearn.datasets import load_digits
+
+    X = load_digits().images.astype(np.float32)[:, None] / 16
+    train, test = X[:800], X[800:1000]
+    plan = Training(epochs=3, early_stopping=False)
+    model = Flow(kind, n_layers=2, hidden_layer_sizes=(16,), training=plan, random_state=0).fit(train)
+    codes = np.rint(test * 16).astype(int).reshape(len(test), -1)
+    alone = -np.log2(np.take_along_axis(np.diff(model.scaling_["below"], axis=0), codes, 0)).mean()
+    found = model.bits_per_dimension(test).mean()
+    assert found < alone + 0.02  # the Gaussian that is worth one row, and draws of the noise

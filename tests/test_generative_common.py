@@ -11,6 +11,7 @@ from corollary.base import as_tensor
 from corollary.engine.batches import TensorBatches
 from corollary.engine.training import Training
 from corollary.generative.common import ExactDensity, GenerativeModel
+from corollary.generative.margins import Margins
 from corollary.generative.scaling import Scaling, grid_step
 
 RNG = np.random.default_rng(0)
@@ -74,7 +75,8 @@ def test_steps_of_grids():
 
 @pytest.mark.parametrize(
     "X, kind",
-    [(X, kind) for X in (TABLE, IMAGES) for kind in ("standard", "signed", "logit")] + [(TABLE, "white")],
+    [(X, kind) for X in (TABLE, IMAGES) for kind in ("standard", "signed", "logit")]
+    + [(TABLE, "white"), (IMAGES, "shaped")],
 )
 def test_scaling_and_back_with_the_jacobian_of_autograd(X, kind):
     scaling = Scaling.learn(X, kind)
@@ -118,6 +120,30 @@ def test_margins_are_a_density_of_every_column():
     some = torch.linspace(-5, 5, 50, dtype=torch.float64)[:, None].expand(-1, 2)
     back = margins.backward(some)
     np.testing.assert_allclose(margins.forward(back)[0][:, 0], some[:, 0], atol=1e-9)
+
+
+def test_shares_of_levels_sum_to_one_and_leave_something_to_what_was_not_seen():
+    """Eq. 3 by hand: levels 0 and 3 of 4, three and one time; one block, so that q is even."""
+    X = np.array([[0.0], [0], [0], [3]])
+    below = Margins.count(X, np.ones(1), np.zeros(1), X.max(0))[:, 0]
+    np.testing.assert_allclose(np.diff(below), np.array([3.5, 0.5, 0.5, 1.5]) / 6)
+    constant = Margins.count(np.zeros((1000, 1)), np.ones(1), np.zeros(1), np.full(1, 255.0))[:, 0]
+    shares = np.diff(constant)
+    assert constant[-1] == pytest.approx(1) and shares[0] > 0.998  # a pixel that is always dark
+    assert shares.min() > 1e-6  # and a bright one costs 20 bits, not a thousand
+
+
+def test_images_on_no_grid_pass_a_logit_and_others_begin_at_their_pixels_histograms():
+    smooth = RNG.random((20, 1, 4, 4))
+    assert Scaling.learn(smooth, "shaped").kind == "logit"
+    scaling = Scaling.learn(IMAGES, "shaped")
+    x = torch.from_numpy(IMAGES)
+    z, log_det = scaling.forward(x, torch.rand(x.shape, dtype=torch.float64))
+    found = scaling.bits((log_det - 0.5 * (z.square() + np.log(2 * np.pi)).flatten(1).sum(1)).numpy(), 16)
+    codes = np.rint(IMAGES * 16).astype(int).reshape(len(IMAGES), -1)
+    shares = np.diff(scaling.below, axis=0)
+    expected = -np.log2(np.take_along_axis(shares, codes, 0)).mean()
+    assert found.mean() == pytest.approx(expected, abs=0.05)  # the Gaussian is worth one of 60 images
 
 
 def test_densities_are_of_the_data_as_given():

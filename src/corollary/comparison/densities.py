@@ -162,7 +162,11 @@ class DensityOfData(BaseEstimator):
 
     def bits_per_dimension(self, X: Any) -> float:
         """Return the negative mean in bits, per column that varies."""
-        return -self.score(X) / np.log(2) / int(self.varies_.sum())
+        return self.bits(self.score(X))
+
+    def bits(self, nats: float) -> float:
+        """Return a mean log-density in bits per column that varies."""
+        return -nats / np.log(2) / int(self.varies_.sum())
 
     def sample(self, n_samples: int = 1) -> np.ndarray:
         """Draw rows in the units and on the grids of the data."""

@@ -221,7 +221,8 @@ def likelihood(model: Any, held: Dataset) -> dict[str, float]:
     if held.kind not in ("table", "image"):
         return {"log-likelihood": float(model.score(held.X))}
     if isinstance(model, DensityOfData):
-        return {"bits per dimension": model.bits_per_dimension(held.X), "log-likelihood": model.score(held.X)}
+        nats = model.score(held.X)
+        return {"bits per dimension": model.bits(nats), "log-likelihood": nats}
     if held.kind == "image" and hasattr(model, "bits_per_dimension"):
         bits = float(np.mean(model.bits_per_dimension(held.X)))
         return {"bits per dimension": bits, "log-likelihood": -bits * np.log(2) * np.asarray(held.X[0]).size}

@@ -6,9 +6,10 @@ Data are mapped to independent standard normal numbers by layers with a known lo
 .. math:: \log p(x) = \sum_i \log \mathcal N(f(x)_i; 0, 1) + \log |\det \partial f / \partial x| \tag{1}
 
 is maximised; what is drawn is :math:`f^{-1}(z)`. Columns of tables that lie on a grid are
-brought to normal shape by their histograms, others are standardised, and all are made uncorrelated; images pass a logit, grids
-are dequantised, and the Jacobians of all that are part of (1): densities are of the data as given. On a table the descent so
-begins at the columns' own distributions with all correlations, and what it finds is better than that, or it stops there.
+brought to normal shape by their histograms, others are standardised, and all are made uncorrelated; pixels are brought to normal
+shape by their histograms too, or pass a logit if they lie on no grid of at most 256 levels; grids are dequantised, and the
+Jacobians of all that are part of (1): densities are of the data as given. The descent so begins at the columns' own
+distributions, on a table with all correlations, and what it finds is better than that, or it stops there.
 
 Log-scales are bounded in every layer and weights decay, and a part of the data is held out to say when to stop: a likelihood
 has no upper bound, and a flow that is free to stretch puts spikes on the training data.
@@ -315,7 +316,7 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     # --- learning ----------------------------------------------------------------------------------------
 
     def _measure(self, data: Data) -> None:
-        self._scale(data.X, kind="logit" if data.X.ndim == 4 else "white")
+        self._scale(data.X, kind="shaped" if data.X.ndim == 4 else "white")
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         x = batch.inputs[0]

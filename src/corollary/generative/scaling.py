@@ -11,7 +11,8 @@ small as one likes. Then each feature is shifted and scaled, :math:`z = (\tilde 
 mapped to the real line by :math:`y = a + (1 - 2a)(\tilde x - m) / s,\; z = \log y / (1 - y)`. Or columns on a grid are
 brought to normal shape by their histograms (:mod:`corollary.generative.margins`), and what comes out is made uncorrelated by
 :math:`\Sigma^{-1/2}` with the shrunk covariance :math:`\Sigma` of Ledoit and Wolf: a model that then changes nothing has the
-columns' own distributions and all correlations between them. Densities change by
+columns' own distributions and all correlations between them. Pixels of images with at most 256 levels are brought to normal shape
+likewise, each by its own histogram, and left correlated. Densities change by
 
 .. math:: \log p(\tilde x) = \log p(z) + \textstyle\sum_j \log |\partial z_j / \partial x_j|. \tag{3}
 """
@@ -26,7 +27,7 @@ import torch
 from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 
-from corollary.generative.margins import Margins
+from corollary.generative.margins import MOST, Margins
 
 __all__ = ["Scaling", "grid_step"]
 
@@ -62,13 +63,14 @@ class Scaling(NamedTuple):
     All arrays have the shape of one sample, or can be broadcast to it.
     """
 
-    kind: str  # "standard": mean 0, variance 1; "white": normal shape, uncorrelated; "signed": to [-1, 1]; "logit": to all reals
+    # "standard": mean 0, variance 1; "signed": to [-1, 1]; "logit": to all reals; "shaped": normal; "white": and uncorrelated
+    kind: str
     step: np.ndarray  # of the grid; 0 where values are continuous
     low: np.ndarray  # the smallest value, where the grid begins
     shift: np.ndarray
     scale: np.ndarray
     n: int = 0  # rows that were counted
-    below: np.ndarray | None = None  # their shares below each level of a grid, for "white"
+    below: np.ndarray | None = None  # their shares below each level of a grid, for "shaped" and "white"
     root: np.ndarray | None = None  # symmetric matrix (d, d) that makes features uncorrelated, for "white"
     root_log_det: float = 0.0
 
@@ -83,6 +85,13 @@ class Scaling(NamedTuple):
         high = flat.max(axis=0).astype(np.float64)
         if images:
             low, high = np.minimum(low, 0.0), np.maximum(high, 1.0)
+        if kind == "shaped":
+            grid = step[0] > 0 and round((high[0] - low[0]) / step[0]) < MOST
+            return (
+                cls._of_pixels(X, *(float(part[0]) for part in (step, low, high)))
+                if grid
+                else cls.learn(X, "logit")
+            )
         if kind in ("standard", "white"):
             shift = flat.mean(axis=0, dtype=np.float64) + step / 2
             spread = np.sqrt(flat.var(axis=0, dtype=np.float64) + step**2 / 12)
@@ -94,16 +103,25 @@ class Scaling(NamedTuple):
         parts = [part.reshape(shape) for part in (step, low, shift, scale)]
         if kind != "white":
             return cls(kind, *parts)
-        shaped = cls(kind, *parts, len(flat), Margins.count(flat, step, low))
+        shaped = cls(kind, *parts, len(flat), Margins.count(flat, step, low, high))
         noise = torch.from_numpy(np.random.default_rng(0).random(flat.shape))
         root, log_det = _whitening(shaped.forward(torch.from_numpy(flat).double(), noise)[0].numpy())
         return shaped._replace(root=root, root_log_det=log_det)
 
+    @classmethod
+    def _of_pixels(cls, X: np.ndarray, step: float, low: float, high: float) -> Self:
+        """Return the scaling of images on a grid by the histogram of every pixel."""
+        flat = X.reshape(len(X), -1)
+        below = Margins.count(flat, *(np.full(flat.shape[1], part) for part in (step, low, high)))
+        shift = X.mean(axis=0, dtype=np.float64) + step / 2
+        scale = np.sqrt(X.var(axis=0, dtype=np.float64) + step**2 / 12)
+        return cls("shaped", np.full((1, 1, 1), step), np.full((1, 1, 1), low), shift, scale, len(X), below)
+
     def _margins(self, like: Tensor) -> Margins | None:
         if self.below is None or len(self.below) < 2:
             return None
-        parts = (self.step, self.low, self.shift, self.scale, self.below)
-        wide = [torch.as_tensor(part, dtype=torch.float64, device=like.device) for part in parts]
+        parts = [np.broadcast_to(part, self.shift.shape).ravel() for part in self[1:5]]
+        wide = [torch.tensor(part, dtype=torch.float64, device=like.device) for part in (*parts, self.below)]
         return Margins(*wide, self.n)
 
     def tensors(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -123,9 +141,10 @@ class Scaling(NamedTuple):
             z = y.logit()
         margins = self._margins(x)
         if margins is not None:
-            normal, steep = margins.forward(x + u * step)
-            z = torch.where(margins.shaped, normal.to(x.dtype), z)
-            slopes = torch.where(margins.shaped, steep.to(x.dtype), slopes)
+            normal, steep = (part.to(x.dtype) for part in margins.forward((x + u * step).flatten(1)))
+            shaped = margins.shaped.reshape(z.shape[1:])
+            z = torch.where(shaped, normal.reshape(z.shape), z)
+            slopes = torch.where(shaped, steep.reshape(z.shape), slopes)
         log_det = slopes.flatten(1).sum(1)
         if self.root is None:
             return z, log_det
@@ -141,7 +160,8 @@ class Scaling(NamedTuple):
             z = z @ torch.linalg.inv(torch.as_tensor(self.root, dtype=z.dtype, device=z.device))
         x, margins = z * scale + shift, self._margins(z)
         if margins is not None:
-            x = torch.where(margins.shaped, margins.backward(z).to(z.dtype), x)
+            shaped = margins.backward(z.flatten(1)).to(z.dtype).reshape(z.shape)
+            x = torch.where(margins.shaped.reshape(z.shape[1:]), shaped, x)
         if not on_grid:
             return x
         rounded = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
