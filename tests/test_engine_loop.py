@@ -13,6 +13,7 @@ from corollary.engine.learner import Iteration, Learner, Once, freeze, thaw
 from corollary.engine.loop import EarlyStopping, drive, pause_wanted
 from corollary.engine.run import Checkpoints, Run, current
 from corollary.errors import CorollaryWarning, Diverged
+from corollary.shapes import Mismatch
 
 
 class Walk(Iteration):
@@ -255,3 +256,12 @@ def test_a_signal_after_the_last_step_ends_nothing(tmp_path):
     for _ in range(2):
         run = Run(tmp_path, resume=True, callbacks=[last])
         assert drive(Walk(4), run, owner="Walk").stopped == "done"
+
+
+def test_a_generator_of_zeros_is_refused():
+    """Nothing but zeros would follow, and samplers that reject wait for another number for ever."""
+    generator = np.random.RandomState(0)
+    state = freeze(generator)
+    state["state"]["key"][:] = 0
+    with pytest.raises(Mismatch, match="the state of the generator must not be all zeros"):
+        thaw(generator, state)

@@ -86,8 +86,11 @@ def _claimed(handle: Any, size: int) -> None:
 
 def sparse_from(arrays: dict[str, np.ndarray]) -> Any:
     """Return the matrix that ``scipy.sparse.save_npz`` wrote, or None if these arrays are not one."""
-    if not set(arrays) >= _SPARSE:
+    if not {"data", "format", "shape"} <= set(arrays) or arrays["format"].dtype.kind not in "SU":
         return None
+    if not set(arrays) >= _SPARSE:
+        form = arrays["format"].astype(str).item()
+        raise ValueError(f"the format {form}, and only CSR and CSC are read: save matrix.tocsr()")
     from scipy import sparse
 
     rows, columns = (int(side) for side in arrays["shape"])

@@ -85,6 +85,7 @@ GAPS += (
 _NO_NAMES = {*GAPS, "NA", "N/A", "NULL", "null", "None", "#N/A", "<NA>"}
 _HEAD = 2**16  # bytes that are looked at
 _LONGEST = 2**22  # bytes of a header
+_FIELD = 16  # bytes that a field takes beside its text: where it begins, and its value
 _LINES = 50  # lines that tell the separator
 _MANY = 500  # lines that tell the rest
 _SEPARATORS = (",", ";", "\t", "|")
@@ -404,7 +405,8 @@ def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
             if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in frame.dtypes):
                 return frame
         return _read_csv(path, {**options, **where})
-    with opened(path) as file, _as_text(file, dialect) as text:
+    marks = b"\n" if dialect.separator in (" ", "::") else b"\n" + dialect.separator.encode()
+    with opened(path, marks, _FIELD) as file, _as_text(file, dialect) as text:
         _to_first_row(text, dialect, path.name)
         if dialect.separator not in (" ", "::"):
             return _read_csv(text, {**options, "low_memory": False})

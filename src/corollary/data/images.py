@@ -176,13 +176,13 @@ def picture(raw: bytes, name: str) -> np.ndarray:
 
 
 def size_of(raw: bytes, name: str) -> tuple[int, int]:
-    """Return height and width of an image file, as it is to be looked at, from its head alone."""
+    """Return height and width of an image file, as it is to be looked at; Pillow decodes a PNG to find how it is turned."""
 
     def size(image: Any) -> tuple[int, int]:
         turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         return (image.width, image.height) if turned else (image.height, image.width)
 
-    return open_picture(raw, name, size, counted=False)  # type: ignore[no-any-return]
+    return open_picture(raw, name, size, kept=False)  # type: ignore[no-any-return]
 
 
 def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
@@ -205,7 +205,7 @@ def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
     return open_picture(raw, name, fit)  # type: ignore[no-any-return]
 
 
-def open_picture(raw: bytes, name: str, use: Callable[[Any], Any], counted: bool = True) -> Any:
+def open_picture(raw: bytes, name: str, use: Callable[[Any], Any], kept: bool = True) -> Any:
     """Return what ``use`` makes of an image file, opened by Pillow; whatever goes wrong is one error."""
     try:
         from PIL import Image
@@ -213,16 +213,15 @@ def open_picture(raw: bytes, name: str, use: Callable[[Any], Any], counted: bool
         raise errors.missing("load", "pillow", "images") from error
     try:
         with _opening:
-            kept, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
             try:
                 image = Image.open(io.BytesIO(raw))
             finally:
-                Image.MAX_IMAGE_PIXELS = kept
+                Image.MAX_IMAGE_PIXELS = usual
     except Exception as error:  # whatever the bytes make Pillow raise
         raise _no_image(name, error) from error
     with image:
-        if counted:
-            allow(name, image.width * image.height * _BYTES, of=len(raw))
+        allow(name, image.width * image.height * _BYTES, of=len(raw), kept=kept)
         try:
             return use(image)
         except Exception as error:

@@ -35,7 +35,7 @@ class Limits:
     bytes : int, default=2**29
         Memory that all files together may unpack to; 64 times their own size is always allowed.
     columns : int, default=100_000
-        Columns of a table of text.
+        Columns of a table.
     field : int, default=2**24
         Characters in one field of a table of text.
     memory : int, optional
@@ -88,9 +88,13 @@ def current() -> Limits:
     return account.limits if account is not None else Limits()
 
 
-def allow(name: str, needed: int, *, of: int) -> None:
-    """Raise if a file of ``of`` bytes needs more memory than the bounds leave, all files of a load together."""
-    account = _account.get() or _Account(Limits())
+def allow(name: str, needed: int, *, of: int, kept: bool = True) -> None:
+    """Raise if a file of ``of`` bytes needs more memory than the bounds leave, all files of a load together.
+
+    What is not ``kept`` is given back at once, and counts alone.
+    """
+    account = _account.get() if kept else _Account(current())
+    account = account or _Account(Limits())
     account.needed, account.read = account.needed + int(needed), account.read + int(of)
     if account.needed > max(account.limits.bytes, RATIO * account.read):
         must = f"the data of {name} must fit into {account.limits.bytes} bytes"
@@ -100,7 +104,7 @@ def allow(name: str, needed: int, *, of: int) -> None:
 
 
 def check_columns(name: str, count: int) -> None:
-    """Raise if a table of text has more columns than the bounds allow."""
+    """Raise if a table has more columns than the bounds allow."""
     limit = current().columns
     if count > limit:
         do = f"If the file can be trusted, raise the bound: load(..., limits=Limits(columns={count}))."

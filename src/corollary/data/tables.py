@@ -20,8 +20,8 @@ from corollary.data.compressed import opened, plain_suffix
 from corollary.data.dataset import Dataset, missing_file
 from corollary.data.delimited import read_delimited
 from corollary.data.detect import Reading, told_kinds, typed
-from corollary.data.limits import allow
-from corollary.data.workbooks import sheet
+from corollary.data.limits import allow, check_columns, current
+from corollary.data.workbooks import extent, sheet
 
 __all__ = [
     "READERS",
@@ -35,6 +35,11 @@ __all__ = [
     "with_target_only",
 ]
 
+_MARKS, _OBJECT = (
+    b",:{[\n",
+    24,
+)  # what stands beside a value of JSON, and bytes of memory that each of these takes at least
+_CELL = 8  # bytes of a number, or of a pointer to what is none
 _FEWEST = 5  # rows of which the last can be one of sums
 _TOTALS = (
     "total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "insgesamt", "somme", "total général",
@@ -235,8 +240,28 @@ def _read_parquet(path: Path) -> Any:
 
     facts = _guarded(lambda: pyarrow.parquet.read_metadata(path), path, "a Parquet file")
     unpacked = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+    check_columns(path.name, facts.num_columns)
     allow(path.name, unpacked + 8 * facts.num_rows * facts.num_columns, of=path.stat().st_size)
+    if (repeated := _guarded(lambda: _repeated(path, facts), path, "a Parquet file")) is not None:
+        allow(path.name, repeated, of=0)
     return _guarded(lambda: pd.read_parquet(path), path, "a Parquet file")
+
+
+def _repeated(path: Path, facts: Any) -> int | None:
+    """Return the bytes of a file's strings, each of which it may hold once for many rows; None if they cannot be many."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet
+
+    groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+    parts = [group.column(j) for group in groups for j in range(group.num_columns)]
+    text = [part for part in parts if part.physical_type == "BYTE_ARRAY"]
+    if sum(part.num_values * part.total_uncompressed_size for part in text) < current().bytes:
+        return None  # though every row were as long as all of them
+    names = sorted({part.path_in_schema for part in text if "." not in part.path_in_schema})
+    table = pyarrow.parquet.read_table(path, columns=names, read_dictionary=names)
+    chunks = [chunk for column in table.columns for chunk in column.chunks if hasattr(chunk, "indices")]
+    lengths = (pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() for chunk in chunks)
+    return sum(length or 0 for length in lengths)
 
 
 def _read_excel(path: Path) -> Any:
@@ -248,17 +273,19 @@ def _read_excel(path: Path) -> Any:
 
     with _guarded(lambda: zipfile.ZipFile(path), path, "an Excel workbook") as archive:
         allow(path.name, 8 * sum(part.file_size for part in archive.infolist()), of=path.stat().st_size)
+        rows, columns = _guarded(lambda: extent(archive), path, "an Excel workbook")
+    _check_size(path, rows, columns)
     return _guarded(lambda: sheet(path), path, "an Excel workbook")
 
 
 def _read_json_lines(path: Path) -> Any:
-    with opened(path) as file:
+    with opened(path, _MARKS, _OBJECT) as file:
         return _records(lambda: [json.loads(line) for line in file if line.strip()], path)
 
 
 def _read_json(path: Path) -> Any:
     def records() -> Any:
-        with opened(path) as file:
+        with opened(path, _MARKS, _OBJECT) as file:
             return json.load(file)
 
     return _records(records, path)
@@ -270,15 +297,32 @@ def _records(read: Callable[[], Any], path: Path) -> Any:
 
     found = _guarded(read, path, "JSON: one object per line, or a list of objects")
     if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
+        _check_size(path, len(found), len(set().union(*map(_names, found))))
         return pd.json_normalize(found)
     if (
         isinstance(found, dict)
         and found
         and all(isinstance(column, list | dict) for column in found.values())
     ):
+        named = [column for column in found.values() if isinstance(column, dict)]
+        _check_size(path, len(set().union(*named)), len(found))
         return _guarded(lambda: pd.DataFrame(found), path, "JSON with columns of one length")
     do = 'Write one object per line, such as {"width": 1.5, "kind": "small"}.'
     raise errors.value("load", f"{path.name} must hold records", type(found).__name__, do)
+
+
+def _names(record: Mapping[str, Any], above: str = "") -> set[str]:
+    """Return the columns that a record fills, those of objects in it included."""
+    found: set[str] = set()
+    for key, value in record.items():
+        found |= _names(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}"}
+    return found
+
+
+def _check_size(path: Path, rows: int, columns: int) -> None:
+    """Raise if the cells of a table, which a file may leave out, are more than the bounds allow."""
+    check_columns(path.name, columns)
+    allow(path.name, _CELL * rows * columns, of=path.stat().st_size)
 
 
 def _guarded(read: Callable[[], Any], path: Path, what: str) -> Any:

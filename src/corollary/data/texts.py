@@ -34,12 +34,13 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_LINE = 57  # bytes of an empty string and a pointer to it
 _WRITTEN = bytes([9, 10, 11, 12, 13, 26, 27, *range(32, 256)])  # no control characters but these
 
 
 def decode(path: Path) -> str:
     """Return the text of a file in the encoding that its bytes show; see :func:`encoding_of`."""
-    with opened(path) as file:
+    with opened(path, b"\n", _LINE) as file:
         raw = file.read()
     return raw.decode(encoding_of(raw, path.name, whole=True)).lstrip("\ufeff")
 

@@ -8,15 +8,54 @@ merged in the first row count for all columns below them.
 from __future__ import annotations
 
 import warnings
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from corollary import errors
 from corollary.data.delimited import column_names, joined_names, two_rows_of_names, without_title
 
-__all__ = ["sheet"]
+__all__ = ["extent", "sheet"]
 
 _HEAD = 200  # rows that tell where the table begins
+
+
+def extent(archive: Any) -> tuple[int, int]:
+    """Return rows and columns of the largest sheet: a cell that says where it stands makes all before it cells of the frame."""
+    return max(
+        (_extent(archive, name) for name in archive.namelist() if "sheets/" in name), key=prod, default=(0, 0)
+    )
+
+
+def _extent(archive: Any, name: str) -> tuple[int, int]:
+    from xml.parsers import expat
+
+    here, most = [0, 0], [0, 0]  # row and column, counted from 1
+
+    def begin(tag: str, facts: dict[str, str]) -> None:
+        kind = tag.rpartition(":")[2]
+        if kind == "row":
+            here[:] = [int(facts.get("r", here[0] + 1)), 0]
+        elif kind == "c":
+            letters = facts.get("r", "").rstrip("0123456789").replace("$", "")
+            digits = facts.get("r", "")[len(letters) :]
+            here[0] = int(digits) if digits else here[0]
+            here[1] = _column_number(letters) if letters else here[1] + 1
+            most[:] = [*map(max, most, here)]
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = begin
+    with archive.open(name) as file:
+        parser.ParseFile(file)
+    return most[0], most[1]
+
+
+def _column_number(letters: str) -> int:
+    """Return the number of a column: A is 1, Z 26, AA 27."""
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - 64
+    return number
 
 
 def sheet(path: Path) -> Any:

@@ -177,10 +177,14 @@ def thaw(current: Any, kept: Any) -> Any:
 
 def _set_generator(generator: np.random.Generator | np.random.RandomState, kept: Any) -> None:
     """Set a random generator to a state; NumPy itself does not check where the next number is read from."""
-    if "pos" in kept["state"]:
+    if "pos" in kept["state"]:  # the Mersenne twister
         shapes.Count(0, 625).check(
             kept["state"]["pos"], "the position of the generator", shapes.Scope({}, None)
         )
+        if not np.any(
+            kept["state"]["key"]
+        ):  # nothing but zeros follows, and rejection samplers wait for ever
+            raise shapes.Mismatch("the state of the generator must not be all zeros.")
     try:
         if isinstance(generator, np.random.Generator):
             generator.bit_generator.state = kept
