@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from corollary import nn
+from corollary.nn import lru_kernels
 from corollary.nn.lru import LRU, linear_scan, scan_loop, scan_parallel
 from corollary.sequences.network import SequenceEncoder
 
@@ -26,7 +27,9 @@ def test_all_scans_agree_with_the_loop():
     torch.testing.assert_close(parallel, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_the_gradient_is_that_of_the_loop():
+@pytest.mark.parametrize("small", [0, 2**17], ids=["several threads", "one thread"])
+def test_the_gradient_is_that_of_the_loop(small, monkeypatch):
+    monkeypatch.setattr(lru_kernels, "SMALL", small)
     parts = [part.requires_grad_() for part in random_scan()]
     weight = torch.randn(2, 2, 37, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     xr, xi = linear_scan(*parts)

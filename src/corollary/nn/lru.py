@@ -53,29 +53,26 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vr: Tensor, vi: Tensor, lr: Tensor, li: Tensor) -> Any:
-        xr, xi = _scanned(vr, vi, lr, li, reverse=False)
+        from corollary.nn.lru_kernels import scan
+
+        xr, xi = torch.empty(vr.shape, dtype=vr.dtype), torch.empty(vr.shape, dtype=vr.dtype)
+        scan(*_arrays(vr, vi, lr, li, xr, xi))
         ctx.save_for_backward(lr, li, xr, xi)
         return xr, xi
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        from corollary.nn.lru_kernels import scan_back
+
         lr, li, xr, xi = ctx.saved_tensors
-        dr, di = _scanned(grads[0], grads[1], lr, -li, reverse=True)
-        a, b, c, d = dr[:, 1:], di[:, 1:], xr[:, :-1], xi[:, :-1]
-        return dr, di, _dot(a, c) + _dot(b, d), _dot(b, c) - _dot(a, d)
+        dr, di = torch.empty_like(xr), torch.empty_like(xi)
+        sums = [xr.new_empty(xr.shape[0], xr.shape[2], dtype=torch.float64) for _ in range(2)]
+        scan_back(*_arrays(*grads, lr, li, xr, xi, dr, di, *sums))
+        return dr, di, *(part.sum(0).to(xr.dtype) for part in sums)
 
 
-def _scanned(vr: Tensor, vi: Tensor, lr: Tensor, li: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
-    from corollary.nn.lru_kernels import scan
-
-    vr, vi, lr, li = (part.detach().contiguous() for part in (vr, vi, lr, li))
-    xr, xi = torch.empty_like(vr), torch.empty_like(vi)
-    scan(vr.numpy(), vi.numpy(), lr.numpy(), li.numpy(), xr.numpy(), xi.numpy(), reverse)
-    return xr, xi
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum((0, 1))
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
 def linear_scan(vr: Tensor, vi: Tensor, lr: Tensor, li: Tensor) -> tuple[Tensor, Tensor]:
