@@ -23,7 +23,7 @@ def pixels(draw: Draw) -> Pair:
 
     side, n = draw.size("side", 12, 28), draw.size("images", 4, 32)
     torch.manual_seed(0)
-    net = PixelNetwork(1, 4, 16, 4).eval()
+    net = PixelNetwork(1, 4, (side, side), 16, 4).eval()
     u = torch.from_numpy(draw.rng.random((n, 1, side, side))).float()
 
     def choose(out: torch.Tensor, i: int, j: int, k: int) -> torch.Tensor:

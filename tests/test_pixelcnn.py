@@ -17,10 +17,10 @@ SMALL = {"width": 4, "n_layers": 2, "training": Training(epochs=2), "random_stat
 RNG = np.random.default_rng(0)
 
 
-def network(channels=1, n_out=2, n_classes=0):
+def network(channels=1, n_out=2, n_classes=0, sides=(5, 4)):
     """Return a network whose weights are large enough for every path to matter."""
     torch.manual_seed(0)
-    module = PixelNetwork(channels, n_out, 4, 3, n_classes)
+    module = PixelNetwork(channels, n_out, sides, 4, 3, n_classes)
     with torch.no_grad():
         for p in module.parameters():
             p.normal_(0, 0.5)
@@ -30,7 +30,7 @@ def network(channels=1, n_out=2, n_classes=0):
 def test_probabilities_of_all_binary_images_sum_to_one():
     every = np.array(list(product((0.0, 1.0), repeat=9))).reshape(-1, 3, 3)
     model = PixelCNN(2, **SMALL).fit(every[RNG.integers(512, size=64)])
-    model.module_ = network()
+    model.module_ = network(sides=(3, 3))
     assert np.exp(model.score_samples(every).astype(np.float64)).sum() == pytest.approx(1, abs=1e-5)
 
 
@@ -39,7 +39,7 @@ def test_probabilities_of_all_colour_pixels_sum_to_one(output):
     """Two pixels of three channels with three levels: 3^6 images."""
     every = np.array(list(product((0.0, 0.5, 1.0), repeat=6))).reshape(-1, 3, 1, 2)
     model = PixelCNN(3, output=output, n_components=2, **SMALL).fit(every[RNG.integers(729, size=64)])
-    model.module_ = network(3, 3 if output == "categorical" else 6)
+    model.module_ = network(3, 3 if output == "categorical" else 6, sides=(1, 2))
     assert np.exp(model.score_samples(every).astype(np.float64)).sum() == pytest.approx(1, abs=1e-5)
 
 

@@ -185,7 +185,7 @@ class PixelCNN(ExactDensity, GenerativeModel):
         n_out = self.levels_ if self.output == "categorical" else 3 * self.n_components
         width = self.width or (16 if self.n_samples_ < 5_000 else 32)
         n_layers = self.n_layers or int(np.clip(max(h, w) // 3, 3, 8))
-        return PixelNetwork(c, n_out, width, n_layers, self.n_classes_)
+        return PixelNetwork(c, n_out, (h, w), width, n_layers, self.n_classes_)
 
     def _measure(self, data: Data) -> None:
         self.dtype_ = "float32"

@@ -9,10 +9,11 @@ would not see all pixels above: a blind spot). At the pixel itself features and 
 k see channels before the k-th in the first layer (mask A) and up to the k-th in later ones (mask B). Every layer is gated,
 
 .. math::
-    v = W_v * v' , \qquad h = W_h * h' + W_1 * \mathrm{down}(v), \qquad
+    v = W_v * v' , \qquad h = W_h * h' + W_1 * \mathrm{down}(v) + r_i + c_j, \qquad
     v'' = \tanh(v_a) \odot \sigma(v_b), \qquad h'' = h' + W_2 (\tanh(h_a) \odot \sigma(h_b)), \tag{2}
 
-where *down* shifts by one row. To draw a pixel only its own column of horizontal features is new, and the vertical ones once for
+where *down* shifts by one row and :math:`r_i`, :math:`c_j` are learned for each row and column: convolutions alone see the same
+everywhere, and do not know how far down an empty image goes. To draw a pixel only its own column of horizontal features is new, and the vertical ones once for
 each row: with the last rows of every layer kept, an image costs about as much as one pass, not as one for each pixel.
 """
 
@@ -73,10 +74,19 @@ class GatedLayer(nn.Module):
     """One layer of both stacks, eq. 2."""
 
     def __init__(
-        self, n_in: tuple[int, int], width: int, reach: int, channels: int, n_classes: int, first: bool
+        self,
+        n_in: tuple[int, int],
+        width: int,
+        reach: int,
+        channels: int,
+        n_classes: int,
+        first: bool,
+        sides: tuple[int, int],
     ) -> None:
         super().__init__()
         self.reach, self.first = reach, first
+        self.row = nn.Parameter(torch.zeros(2 * width, sides[0], 1))
+        self.across = nn.Parameter(torch.zeros(2 * width, 1, sides[1]))
         self.vertical = nn.Conv2d(n_in[0], 2 * width, (reach + 1, 2 * reach + 1))
         self.link = nn.Conv2d(2 * width, 2 * width, 1)
         self.horizontal = Masked(n_in[1], 2 * width, reach, channels, first, 2)
@@ -99,7 +109,7 @@ class GatedLayer(nn.Module):
         for_v, for_h = (t if isinstance(t, float) else t[:, :, None, None] for t in self.labelled(label))
         above = self.rows(F.pad(v, (0, 0, self.reach, 0))) + for_v
         down = F.pad(above, (0, 0, 1, 0))[:, :, :-1]
-        added = self.out(_gate(self.horizontal(h) + self.link(down) + for_h))
+        added = self.out(_gate(self.horizontal(h) + self.link(down) + self.row + self.across + for_h))
         return _gate(above), added if self.first else h + added
 
     def column(self, window: Tensor, down: Tensor, for_h: Tensor | float) -> Tensor:
@@ -117,6 +127,8 @@ class PixelNetwork(nn.Module):
         Channels of the images.
     n_out : int
         Numbers for each channel of each pixel.
+    sides : tuple of int
+        Height and width of the images.
     width : int
         Features for each channel.
     n_layers : int
@@ -125,7 +137,15 @@ class PixelNetwork(nn.Module):
         Labels to condition on.
     """
 
-    def __init__(self, channels: int, n_out: int, width: int, n_layers: int, n_classes: int = 0) -> None:
+    def __init__(
+        self,
+        channels: int,
+        n_out: int,
+        sides: tuple[int, int],
+        width: int,
+        n_layers: int,
+        n_classes: int = 0,
+    ) -> None:
         super().__init__()
         self.channels, self.n_out = channels, n_out
         width = width * channels
@@ -137,6 +157,7 @@ class PixelNetwork(nn.Module):
                 channels,
                 n_classes,
                 i == 0,
+                sides,
             )
             for i in range(n_layers)
         )
@@ -171,7 +192,8 @@ class PixelNetwork(nn.Module):
             for layer in self.layers
         ]
         for i in range(height):
-            self._draw_row(x, i, choose, links, labelled)
+            placed = [link + layer.row[:, i] + layer.across[:, 0] for link, layer in zip(links, self.layers)]
+            self._draw_row(x, i, choose, placed, labelled)
             if i + 1 < height:
                 links = self._next_row(x[:, :, i : i + 1], kept, labelled)
         return x
