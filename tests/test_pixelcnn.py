@@ -56,6 +56,15 @@ def test_every_output_depends_on_what_comes_before_it_and_on_nothing_else(channe
     assert (J[-1, :-1] != 0).all()  # no blind spot: the last output sees all before it
 
 
+def test_a_pixel_is_known_by_its_place_alone():
+    """Grey noise but for one dark row and one dark column in the middle: no neighbour tells where they are."""
+    X = np.random.default_rng(0).integers(0, 2, (200, 12, 12)).astype(float)
+    X[:, 6], X[:, :, 6] = 0, 0
+    plan = Training(epochs=12, learning_rate=0.02, early_stopping=False)
+    model = PixelCNN(2, width=4, n_layers=1, training=plan, random_state=0).fit(X)
+    assert model.bits_per_dimension(X).mean() == pytest.approx((11 / 12) ** 2, abs=0.03)  # a bit for each other pixel
+
+
 @pytest.mark.parametrize(
     "channels, output", [(1, "categorical"), (3, "categorical"), (3, "logistic-mixture")]
 )

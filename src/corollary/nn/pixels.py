@@ -13,8 +13,9 @@ k see channels before the k-th in the first layer (mask A) and up to the k-th in
     v'' = \tanh(v_a) \odot \sigma(v_b), \qquad h'' = h' + W_2 (\tanh(h_a) \odot \sigma(h_b)), \tag{2}
 
 where *down* shifts by one row and :math:`r_i`, :math:`c_j` are learned for each row and column: convolutions alone see the same
-everywhere, and do not know how far down an empty image goes. To draw a pixel only its own column of horizontal features is new, and the vertical ones once for
-each row: with the last rows of every layer kept, an image costs about as much as one pass, not as one for each pixel.
+everywhere, and do not know how far down an empty image goes. To draw a pixel only its own column of horizontal features is
+new, and the vertical ones once for each row: with the last rows of every layer kept, an image costs about as much as one
+pass, not as one for each pixel.
 """
 
 from __future__ import annotations
