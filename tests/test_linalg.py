@@ -5,11 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from scipy import sparse
 
 from corollary import linalg
 from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, unpacked
 from corollary.linalg.sparse import SparseRows
+from corollary.linalg.tiles import REGISTER, WIDE, tile
 
 
 def products(kind, X, B, Y):
@@ -24,7 +26,13 @@ def strided(X):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "seen"), [(np.float32, np.asarray), (np.float64, np.asarray), (np.float64, strided)]
+    ("dtype", "seen"),
+    [
+        (np.float32, np.asarray),
+        (np.float64, np.asarray),
+        (np.float64, strided),
+        (np.float32, np.asfortranarray),
+    ],
 )
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 70), st.integers(1, 60), st.integers(1, 75), st.integers(0, 99))
@@ -38,6 +46,21 @@ def test_products_are_numpys(dtype, seen, n, m, K, seed):
     dot, back = products(DenseRows, X, B, Y)
     np.testing.assert_allclose(dot, wide @ B, atol=room)
     np.testing.assert_allclose(back, wide.T @ Y, atol=room)
+
+
+@pytest.mark.parametrize("size", [REGISTER, WIDE])
+@pytest.mark.parametrize("registers", [1, 3])
+def test_a_tile_is_a_product_whatever_registers_the_processor_has(size, registers):
+    run = tile(4, registers, size)
+
+    @njit
+    def product(y, x, b):
+        run(y, 0, y.shape[1], x, 0, x.shape[1], 1, b, 0, b.shape[1], x.shape[1])
+
+    rng, width = np.random.default_rng(0), registers * size // 8
+    x, b, y = rng.standard_normal((4, 9)), rng.standard_normal((9, width)), np.ones((4, width))
+    product(y, x, b)
+    np.testing.assert_allclose(y, 1 + x @ b, atol=1e-14)  # nine terms of size 1
 
 
 def test_long_rows_go_in_chunks_and_many_rows_in_parts():
@@ -54,7 +77,7 @@ def test_long_rows_go_in_chunks_and_many_rows_in_parts():
 def test_panels_keep_their_columns(K):
     B = np.arange(3.0 * K).reshape(3, K)
     wide = packed(B)
-    assert wide.shape[2] * wide.itemsize in (32, 64, 96)
+    assert wide.shape[2] * wide.itemsize in (WIDE, 2 * WIDE, 3 * WIDE)
     np.testing.assert_array_equal(unpacked(wide, K), B)
 
 

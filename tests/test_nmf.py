@@ -55,6 +55,21 @@ def test_a_pass_over_large_dense_data_takes_the_same_steps(settings, order, monk
     np.testing.assert_allclose(ours.transform(X), theirs.transform(X), atol=1e-8)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_restored_factorisation_goes_on_exactly_though_products_are_kept_between_sweeps(order, monkeypatch):
+    monkeypatch.setattr(nmf, "LARGE", 0)
+    X, rng = np.asarray(parts(321, 250, 7, noise=0.2), order=order), np.random.default_rng(1)
+    start = rng.random((321, 7)), rng.random((7, 250))
+    one, other = (nmf.CoordinateDescent(NMF(7), X, *start, False, False) for _ in range(2))
+    for _ in range(3):
+        one.step()
+    other.step()  # leaves a product, which belongs to the factors of its own sweep
+    other.restore(one.state())
+    one.step(), other.step()
+    np.testing.assert_array_equal(one.W, other.W)
+    np.testing.assert_array_equal(one.Ht, other.Ht)
+
+
 @pytest.mark.parametrize("settings", [{}, {"alpha_W": 0.01, "l1_ratio": 0.3}])
 def test_sparse_multiplicative_updates_are_those_of_scikit_learn(settings):
     X = counts()

@@ -41,16 +41,16 @@ from corollary import errors, linalg
 from corollary.base import Data, Estimator, Transformer
 from corollary.completion import nmf_kernels as kernels
 from corollary.data.sources import Source
-from corollary.engine.learner import Iteration, Metrics
+from corollary.engine.learner import Iteration, Metrics, State
 from corollary.engine.run import current
 from corollary.engine.sources import blocks
-from corollary.linalg.dense import DenseRows, packed, partial_sums, unpacked
+from corollary.linalg.dense import dot, packed, partial_sums, row_major, unpacked
 from corollary.linalg.moments import has_nan, moments_of
 from corollary.shapes import Array, Count, Number
 
 __all__ = ["NMF"]
 
-LARGE = 1 << 20  # entries from which a sweep over dense data reads them once
+LARGE = 1 << 14  # entries from which a sweep over dense data reads them once, by compiled loops
 CHECK_EVERY = 10  # multiplicative sweeps between two looks at the loss
 SMALLEST = np.finfo(np.float64).eps  # smaller entries of H become zero under the divergences beta <= 1
 
@@ -128,6 +128,10 @@ class _Factorisation(Iteration):
             return 0.5 * sum(
                 float(np.square(block - self.W[rows] @ H).sum()) for rows, block in blocks(self.X)
             )
+        if self.beta == 2 and isinstance(self.X, np.ndarray):
+            # by torch: threads of NumPy's product would go on spinning beside those of the loops
+            X, W, Ht = (torch.from_numpy(part) for part in (self.X, self.W, self.Ht))
+            return 0.5 * linalg.sum_of_squares(torch.addmm(X, W, Ht.T, alpha=-1))
         if not sparse.issparse(self.X) or (self.beta not in (1, 2)):
             return float(reference._beta_divergence(self.X, self.W, self.Ht.T, self.beta))
         if self.beta == 2 and not self.masked:
@@ -155,56 +159,69 @@ def _gathered(A: np.ndarray, rows: slice) -> None:
 
 
 class CoordinateDescent(_Factorisation):
-    """HALS, eq. 2 left, on Gram matrices."""
+    """HALS, eq. 2 left, on Gram matrices.
+
+    Dense data are read once a sweep: a pass over the rows of X that updates W gives XᵀW on the way, and
+    one over columns that lie together updates H and gives the X Hᵀ of the next sweep. Where H is held, X Hᵀ stays.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.products: list[Any] = [None, None]  # X Hᵀ and XᵀW, where a pass has left them
+        dense = isinstance(self.X, np.ndarray) and self.X.size >= LARGE and not self.hold_H
+        self.fused = (0 if row_major(self.X) else 1) if dense else None  # the half that reads X
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot; products that are at hand belong to other factors."""
+        super().restore(state)
+        self.products = [None, None]
 
     def sweep(self) -> Metrics:
-        fused = isinstance(self.X, np.ndarray) and self.X.size >= LARGE
-        total = self._in_one_pass() if fused else self._by_halves()
+        total = self._half(0) + (0.0 if self.hold_H else self._half(1))
         self.first = total if self.n_iter == 1 else self.first
         self.converged = self.first == 0 or total / self.first <= self.tol
         return {"violation": total}
+
+    def _half(self, half: int) -> float:
+        """Descend on the rows of W (half 0) or of Hᵀ (1); return the sum of their projected gradients."""
+        run, (l1, l2), view = current(), self.penalties[half], (self.rows, self.columns)[half]
+        A, B = (self.W, self.Ht) if half == 0 else (self.Ht, self.W)
+        rows, order = run.shard(len(A)), self._order()
+        part, violation = A[rows], np.zeros(rows.stop - rows.start)
+        l1, l2 = A.dtype.type(l1), A.dtype.type(l2)
+        if self.masked:
+            kernels.descend_known(*view.csr(rows), part, B, l1, l2, order, violation)
+        elif half == self.fused:
+            sums = partial_sums(len(part), len(B), B.shape[1], A.dtype)
+            kernels.descend_dense(view.X[rows], part, _gram(B, l2), packed(B), l1, order, violation, sums)
+            whole = run.sum(unpacked(sums.sum(0), B.shape[1]))
+            self.products[1 - half] = whole[run.shard(len(B))]
+        else:
+            C = self._product(half, rows) - l1
+            kernels.descend_rows(part, _gram(B, l2), C, order, violation)
+        _gathered(A, rows)
+        return float(run.sum(np.array(violation.sum())))
+
+    def _product(self, half: int, rows: slice) -> np.ndarray:
+        """Return these rows of X Hᵀ (half 0) or XᵀW (1): what a pass has left, or a product made for this."""
+        if self.products[half] is not None:
+            return self.products[half]  # type: ignore[no-any-return]
+        if half == 0 and self.fused == 1:  # no pass has been made yet, or a resume has forgotten what it left
+            mine = current().shard(len(self.Ht))
+            return current().sum(dot(self.X[:, mine], self.Ht[mine]))[rows]  # type: ignore[no-any-return]
+        view, B = (self.columns, self.W) if half else (self.rows, self.Ht)
+        found: np.ndarray = view.dot(B, rows)
+        self.products[half] = found if self.hold_H else None
+        return found
 
     def _order(self) -> np.ndarray:
         K = self.W.shape[1]
         return self.rng.permutation(K) if self.shuffle else np.arange(K)
 
-    def _in_one_pass(self) -> float:
-        """Sweep over the rows of W, which gives XᵀW on the way, and with it over those of H."""
-        run, (l1, l2) = current(), self.penalties[0]
-        W, Ht, K = self.W, self.Ht, self.W.shape[1]
-        rows = run.shard(len(W))
-        X, mine, violation = self.X[rows], W[rows], np.zeros(rows.stop - rows.start)
-        sums = partial_sums(len(X), 0 if self.hold_H else len(Ht), K, X.dtype)
-        G, order = _gram(Ht, l2), self._order()
-        kernels.descend_dense(X, mine, G, packed(Ht), W.dtype.type(l1), order, violation, sums)
-        _gathered(W, rows)
-        total = float(run.sum(np.array(violation.sum())))
-        if self.hold_H:
-            return total
-        (l1, l2), violation = self.penalties[1], np.zeros(len(Ht))
-        C = run.sum(unpacked(sums.sum(0), K)) - Ht.dtype.type(l1)
-        kernels.descend_rows(Ht, _gram(W, l2), C, self._order(), violation)
-        return total + float(violation.sum())
-
-    def _by_halves(self) -> float:
-        run, total = current(), 0.0
-        for view, A, B, (l1, l2) in self.halves():
-            rows, order = run.shard(len(A)), self._order()
-            part, violation = A[rows], np.zeros(rows.stop - rows.start)
-            if self.masked:
-                l1, l2 = A.dtype.type(l1), A.dtype.type(l2)
-                kernels.descend_known(*view.csr(rows), part, B, l1, l2, order, violation)
-            else:
-                C = view.dot(B, rows) - A.dtype.type(l1)
-                kernels.descend_rows(part, _gram(B, l2), C, order, violation)
-            _gathered(A, rows)
-            total += float(run.sum(np.array(violation.sum())))
-        return total
-
 
 def _gram(B: np.ndarray, l2: float) -> np.ndarray:
     """Return BᵀB with the squared penalty on its diagonal."""
-    G = DenseRows(B).back_product(B)
+    G = np.ascontiguousarray(dot(B.T, B))
     G.flat[:: len(G) + 1] += B.dtype.type(l2)
     return G
 

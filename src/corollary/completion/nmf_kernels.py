@@ -6,31 +6,35 @@ import numpy as np
 from numba import njit, prange
 
 from corollary.linalg.dense import BLOCK, accumulate, accumulate_back
+from corollary.linalg.tiles import WIDE, tile
 
 __all__ = ["descend_dense", "descend_known", "descend_rows", "divergence_known", "multiply_rows"]
 
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "parallel": True}
 LANES = BLOCK  # rows that are updated side by side
+PARTS = 64  # of the rows, each with room of its own to work in
 TINY = np.finfo(np.float32).eps  # what stands for a zero in a denominator, as in scikit-learn
+
+line = tile(1, 1, WIDE)
 
 
 @njit(**{**FLAT, "parallel": False})
-def _descend(A, first, count, G, c, order, violation):  # pragma: no cover - compiled
-    """One sweep of eq. 2 over the coordinates of ``count`` rows side by side, given c = (X B)ᵀ, a vector register wide."""
-    K = A.shape[1]
+def _descend(A, first, count, G, c, order, violation, a, slope):  # pragma: no cover - compiled
+    """One sweep of eq. 2 over the coordinates of ``count`` rows side by side, given c = (X B)ᵀ (K, LANES).
+
+    a (K, LANES), zero where there is no row, and slope (LANES,) are room to work in.
+    """
+    K, lanes = A.shape[1], WIDE // A.itemsize
     zero, one = A.dtype.type(0), A.dtype.type(1)
-    a = np.zeros((K, LANES), A.dtype)
-    slope, total = np.empty(LANES, A.dtype), np.zeros(LANES, A.dtype)
+    total = np.zeros(LANES, A.dtype)
     for i in range(count):
         for k in range(K):
             a[k, i] = A[first + i, k]
     for k in order:
         for i in range(LANES):
             slope[i] = -c[k, i]
-        for j in range(K):
-            g = G[k, j]
-            for i in range(LANES):
-                slope[i] += g * a[j, i]
+        for i in range(0, LANES, lanes):  # slope += G[k] a, a register of rows at a time
+            line(slope, i, LANES, G, k * K, K, 1, a, i, LANES, K)
         step = one / G[k, k] if G[k, k] != zero else zero
         for i in range(LANES):
             total[i] += abs(min(slope[i], zero) if a[k, i] == zero else slope[i])
@@ -48,39 +52,43 @@ def descend_rows(A, G, C, order, violation):  # pragma: no cover - compiled
     ``violation`` gets each row's sum of projected gradients.
     """
     n, K = A.shape
-    for block in prange((n + LANES - 1) // LANES):
-        first, count = block * LANES, min(LANES, n - block * LANES)
-        c = np.zeros((K, LANES), A.dtype)
-        for i in range(count):
-            for k in range(K):
-                c[k, i] = C[first + i, k]
-        _descend(A, first, count, G, c, order, violation)
+    blocks = (n + LANES - 1) // LANES
+    parts = min(PARTS, blocks)
+    for part in prange(parts):
+        c, a, slope = np.zeros((K, LANES), A.dtype), np.zeros((K, LANES), A.dtype), np.empty(LANES, A.dtype)
+        for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+            first = block * LANES
+            count = min(LANES, n - first)
+            for i in range(count):
+                for k in range(K):
+                    c[k, i] = C[first + i, k]
+            _descend(A, first, count, G, c, order, violation, a, slope)
 
 
 @njit(**FLAT)
 def descend_dense(X, A, G, B, l1, order, violation, sums):  # pragma: no cover - compiled
     """Like ``descend_rows``, for C = X B - l1 of dense rows, and XᵀA of the new A: X is read once for both.
 
-    B and the ``sums`` of XᵀA, one for each part of the rows, lie in panels; empty sums, no second product.
+    B and the ``sums`` of XᵀA, one for each part of the rows, lie in panels.
     """
     n, K = A.shape
     parts, (p, _, width) = len(sums), B.shape
     for part in prange(parts):
         stop = (part + 1) * n // parts
-        c = np.zeros((K, LANES), A.dtype)
+        c, a, slope = np.zeros((K, LANES), A.dtype), np.zeros((K, LANES), A.dtype), np.empty(LANES, A.dtype)
+        block = np.empty((p, LANES, width), A.dtype)
         for first in range(part * n // parts, stop, LANES):
             count = min(LANES, stop - first)
-            block = np.zeros((p, LANES, width), A.dtype)
+            block[:] = 0
             accumulate(block, 0, X, first, count, B)
             for k in range(K):
                 for i in range(count):
                     c[k, i] = block[k // width, i, k % width] - l1
-            _descend(A, first, count, G, c, order, violation)
-            if sums.size:
-                for k in range(K):
-                    for i in range(count):
-                        block[k // width, i, k % width] = A[first + i, k]
-                accumulate_back(sums[part], X, first, count, block, 0)
+            _descend(A, first, count, G, c, order, violation, a, slope)
+            for k in range(K):
+                for i in range(count):
+                    block[k // width, i, k % width] = A[first + i, k]
+            accumulate_back(sums[part], X, first, count, block, 0)
 
 
 @njit(**FLAT)

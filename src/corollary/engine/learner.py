@@ -143,6 +143,10 @@ class Once(Iteration):
 
 def freeze(value: Any) -> Any:
     """Return a deep copy for a snapshot; a random generator becomes its state, draws become a mark."""
+    if value is None or isinstance(value, int | float | str):  # most attributes: numbers, once a step
+        return value
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if isinstance(value, Draws):
         return value.mark()
     if isinstance(value, np.random.Generator):

@@ -539,7 +539,8 @@ def _leaves(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
     """Yield the arrays of a state, each with where it stands."""
     if isinstance(state, dict | list | tuple):
         for key, part in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from _leaves(part, (*path, key))
+            if not isinstance(part, int | float | str):
+                yield from _leaves(part, (*path, key))
     elif hasattr(state, "dtype") and getattr(state, "ndim", False):
         yield path, state
 

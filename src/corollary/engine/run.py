@@ -177,7 +177,10 @@ class Run:
 
     def shard(self, n: int) -> slice:
         """Return this process's share of ``n`` rows."""
-        size = -(-n // self.world)
+        world = self.world
+        if world == 1:
+            return slice(0, n)
+        size = -(-n // world)
         return slice(min(n, self.rank * size), min(n, (self.rank + 1) * size))
 
     def settings(self) -> dict[str, Any]:

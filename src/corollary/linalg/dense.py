@@ -6,8 +6,8 @@ as the product. Here a tile of the result, ``ROWS`` by up to ``WIDEST`` register
 .. math:: y_{rk} \leftarrow y_{rk} + \sum_t x_{rt} b_{tk} \tag{1}
 
 runs over :math:`t`; only the thin matrix is packed. The large one may have any strides, so that its transpose is the
-same loop. Rows go in blocks of ``BLOCK``, few enough to stay in the cache while a second
-product, with the transpose, reads them again.
+same loop; a column-major one is read as the transpose that it is. Rows go in blocks of ``BLOCK``, few enough to stay in
+the cache while a second product, with the transpose, reads them again.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from corollary.linalg.tiles import REGISTER, tile
+from corollary.linalg.tiles import WIDE, tile
 
 __all__ = [
     "BLOCK",
     "DenseRows",
     "accumulate",
     "accumulate_back",
+    "dot",
     "gram_of_blocks",
     "packed",
     "partial_sums",
+    "row_major",
     "unpacked",
 ]
 
-ROWS, WIDEST = 4, 3  # 12 registers of sums, 3 of b and 1 of x: all 16
+# 12 registers of sums, 3 of b and 1 of x: all 16; processors with wide ones have 32 of them
+ROWS, WIDEST = (4 if WIDE == 32 else 8), 3
 BLOCK = 16  # rows; more of them lie on more pages than the processor remembers
 CHUNK = 2048  # columns of x at a time, so that their rows of b stay in the cache
 PARTS = 8  # sums of a transposed product: fixed, so that the result does not depend on the threads
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "nogil": True}
 
-_tile_1, _tile_2, _tile_3, _line = tile(ROWS, 1), tile(ROWS, 2), tile(ROWS, 3), tile(1, 1)
+_tile_1, _tile_2, _tile_3, _line = (tile(*size, WIDE) for size in ((ROWS, 1), (ROWS, 2), (ROWS, 3), (1, 1)))
 
 
 @njit(**FLAT)
 def _strips(y, at_y, x, at_x, rows, x_row, x_t, b, at_b, n):  # pragma: no cover - compiled
     """Run eq. 1 for ``rows`` rows of y, tile by tile; y and b are one panel of their columns, (rows, width)."""
     width = b.shape[1]
-    registers = width * y.itemsize // REGISTER
+    registers = width * y.itemsize // WIDE
     for start in range(0, n, CHUNK):
         count = min(CHUNK, n - start)
         c, a = (at_b + start) * width, at_x + start * x_t
@@ -82,7 +85,7 @@ def accumulate_back(y, x, first, count, b, at):  # pragma: no cover - compiled
 
 def panels(n: int, K: int, dtype: Any) -> np.ndarray:
     """Return zeros (p, n, width) with room for K columns in p panels of one to three registers."""
-    lanes = REGISTER // np.dtype(dtype).itemsize
+    lanes = WIDE // np.dtype(dtype).itemsize
     registers = -(-K // lanes)
     p = -(-registers // WIDEST)
     return np.zeros((p, n, -(-registers // p) * lanes), dtype)
@@ -121,16 +124,28 @@ class DenseRows:
 
     def product(self, B: np.ndarray, Y: np.ndarray) -> None:
         """Write X B into Y."""
-        wide = panels(len(self.X), B.shape[1], self.X.dtype)
-        _product(self.X, packed(B), wide)
-        Y[:] = unpacked(wide, B.shape[1])
+        Y[:] = dot(self.X, B)
 
     def back_product(self, B: np.ndarray) -> np.ndarray:
         """Return Xᵀ B."""
-        n, d = self.X.shape
-        sums = partial_sums(n, d, B.shape[1], self.X.dtype)
-        _back_product(self.X, packed(B), sums)
-        return unpacked(sums.sum(0), B.shape[1])
+        return dot(self.X.T, B)
+
+
+def row_major(X: np.ndarray) -> bool:
+    """Whether rows, rather than columns, lie together in memory."""
+    return abs(X.strides[0]) >= abs(X.strides[1])
+
+
+def dot(X: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Return X B, reading X in the order in which it lies."""
+    (n, m), K = X.shape, B.shape[1]
+    if row_major(X):
+        wide = panels(n, K, X.dtype)
+        _product(X, packed(B), wide)
+        return unpacked(wide, K)
+    sums = partial_sums(m, n, K, X.dtype)
+    _back_product(X.T, packed(B), sums)
+    return unpacked(sums.sum(0), K)
 
 
 @njit(parallel=True, **FLAT)

@@ -1,7 +1,7 @@
 r"""Loops whose sums stay in vector registers, written in LLVM's own terms because no compiler keeps them there.
 
 Each is made for a number of registers, and called from compiled code with arrays, offsets and strides, which
-count elements. A register holds as many numbers as fit into ``REGISTER`` bytes.
+count elements. A register holds as many numbers as fit into its bytes: ``REGISTER``, or ``WIDE`` where that is asked for.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["REGISTER", "gather", "spread", "tile"]
+__all__ = ["REGISTER", "WIDE", "gather", "spread", "tile"]
 
 REGISTER = 32  # bytes
+WIDE = 64 if binding.get_host_cpu_features().get("avx512f") else REGISTER  # bytes of this processor's widest
 whole = types.intp
 
 
 class _Code:
     """What the loops are written with: vectors of the numbers of one array, in registers and in memory."""
 
-    def __init__(self, context: Any, builder: Any, kind: Any) -> None:
+    def __init__(self, context: Any, builder: Any, kind: Any, size: int = REGISTER) -> None:
         self.context, self.builder = context, builder
         self.number = context.get_data_type(kind.dtype)
-        self.lanes = REGISTER // context.get_abi_sizeof(self.number)
+        self.lanes = size // context.get_abi_sizeof(self.number)
         self.vector = ir.VectorType(self.number, self.lanes)
         self.count = context.get_value_type(whole)
 
@@ -77,13 +78,13 @@ class _Code:
         return place
 
 
-def tile(rows: int, registers: int) -> Callable[..., None]:
-    """Make y[r, :] += sum_t x[r, t] b[t, :] for so many rows."""
+def tile(rows: int, registers: int, size: int) -> Callable[..., None]:
+    """Make y[r, :] += sum_t x[r, t] b[t, :] for so many rows, and columns that fill registers of ``size`` bytes."""
 
     @intrinsic
     def run(typing, y, at_y, y_row, x, at_x, x_row, x_t, b, at_b, b_t, n):  # type: ignore[no-untyped-def]
         def generate(context, builder, _, args):  # type: ignore[no-untyped-def]
-            code = _Code(context, builder, y)
+            code = _Code(context, builder, y, size)
             y_, at_y, y_row, x_, at_x, x_row, x_t, b_, at_b, b_t, n = args
             Y, X, B = code.data(y, y_), code.data(x, x_), code.data(b, b_)
             places = {
