@@ -5,12 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
+from numba import config, get_num_threads, njit
 from scipy import sparse
 
 from corollary import linalg
 from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, unpacked
 from corollary.linalg.sparse import SparseRows
+from corollary.linalg.threads import threads
 from corollary.linalg.tiles import REGISTER, WIDE, tile
 
 
@@ -71,6 +72,21 @@ def test_long_rows_go_in_chunks_and_many_rows_in_parts():
         dot, back = products(DenseRows, X, B, Y)
         np.testing.assert_allclose(dot, X @ B, atol=1e-11)
         np.testing.assert_allclose(back, X.T @ Y, atol=1e-11)
+
+
+@pytest.mark.skipif(config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
+def test_little_work_is_done_by_one_thread_and_much_by_as_many_as_asked_for():
+    before = get_num_threads()
+    for n_jobs, work, expected in (
+        (None, 1e3, 1),
+        (None, 1e9, before),
+        (1, 1e9, 1),
+        (-1, 1e3, 1),
+        (2, 1e9, 2),
+    ):
+        with threads(n_jobs, work):
+            assert get_num_threads() == expected
+        assert get_num_threads() == before
 
 
 @pytest.mark.parametrize("K", [1, 8, 20, 24, 25, 33, 100])

@@ -50,9 +50,13 @@ from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
 from corollary.engine.learner import Iteration, Metrics, Once
 from corollary.engine.run import current
+from corollary.linalg.dense import dot
+from corollary.linalg.threads import threads
 from corollary.shapes import Array, Index, Number
 
 __all__ = ["CapacityCurve", "HopfieldNetwork", "capacity_curve"]
+
+FLIPS = 0.1  # flips of a recall over units, for a guess at its work
 
 
 # --- storing ---------------------------------------------------------------------------------------------
@@ -349,7 +353,9 @@ class HopfieldNetwork(Memory, Transformer, Estimator):
         if self.update == "synchronous":
             s = _all_at_once(W, b, self.slack_, s, trace)
         else:
-            _one_at_a_time(W, b, self.order_, self.slack_, s, (s @ W + b).astype(np.float64), trace)
+            with threads(work=s.size * FLIPS * len(W)):
+                h = dot(W, s.T).T.astype(np.float64, order="C") + b
+                _one_at_a_time(W, b, self.order_, self.slack_, s, h, trace)
         return s.astype(X.dtype), trace
 
     def _signs(self, X: np.ndarray) -> np.ndarray:

@@ -40,6 +40,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Data
+from corollary.linalg.threads import threads
 from corollary.mixtures.lda_kernels import bound
 from corollary.mixtures.lda_learners import (
     CVB0,
@@ -50,7 +51,6 @@ from corollary.mixtures.lda_learners import (
     as_documents,
     expected_topics,
     infer,
-    threads,
 )
 from corollary.mixtures.topics import BaseTopics, halve
 from corollary.shapes import Array, Count, Either, Maybe, Number, Seed

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
-from numba import get_num_threads, set_num_threads
 from scipy import sparse
 
 from corollary import errors
 from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.linalg.threads import threads
 from corollary.mixtures.lda_collapsed import (
     add_changes,
     alias_tables,
@@ -39,7 +36,6 @@ __all__ = [
     "gather",
     "infer",
     "start_topics",
-    "threads",
 ]
 
 BLOCKS = 8  # of documents that run at once; constant, so that results do not depend on the machine
@@ -70,18 +66,6 @@ class Settings(NamedTuple):
     perp_tol: float
     evaluate_every: int
     n_jobs: int | None
-
-
-@contextmanager
-def threads(n_jobs: int | None) -> Iterator[None]:
-    """Use that many threads; by default all."""
-    before = get_num_threads()
-    try:
-        if n_jobs is not None:
-            set_num_threads(max(1, min(effective_n_jobs(n_jobs), before)))
-        yield
-    finally:
-        set_num_threads(before)
 
 
 class Prior:

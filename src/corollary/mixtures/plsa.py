@@ -31,8 +31,9 @@ from corollary import errors
 from corollary.base import Data
 from corollary.engine.learner import Iteration, Metrics
 from corollary.engine.run import current
+from corollary.linalg.threads import threads
 from corollary.mixtures.lda_kernels import em_rows, log_predictions, word_sums
-from corollary.mixtures.lda_learners import as_documents, by_word, gather, start_topics, threads
+from corollary.mixtures.lda_learners import as_documents, by_word, gather, start_topics
 from corollary.mixtures.topics import BaseTopics, fold_in
 from corollary.shapes import Array, Number
 
