@@ -62,7 +62,9 @@ def test_a_pixel_is_known_by_its_place_alone():
     X[:, 6], X[:, :, 6] = 0, 0
     plan = Training(epochs=12, learning_rate=0.02, early_stopping=False)
     model = PixelCNN(2, width=4, n_layers=1, training=plan, random_state=0).fit(X)
-    assert model.bits_per_dimension(X).mean() == pytest.approx((11 / 12) ** 2, abs=0.03)  # a bit for each other pixel
+    assert model.bits_per_dimension(X).mean() == pytest.approx(
+        (11 / 12) ** 2, abs=0.03
+    )  # a bit for each other pixel
 
 
 @pytest.mark.parametrize(

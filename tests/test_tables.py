@@ -374,3 +374,52 @@ def test_data_explains_a_table_and_fit_and_predict_read_alike(tmp_path, run):
     model = corollary.load(tmp_path / "runs" / "a" / "model.safetensors")
     assert made["customer_id"].tolist() == ["C000007"]
     np.testing.assert_allclose(made[["p(no)", "p(yes)"]], model.predict_proba(new), rtol=1e-6)
+
+
+def _mixed_table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, 120).astype(float),
+            "price": rng.normal(1000, 300, 120).round(2),
+            "city": rng.choice(["Rome", "Oslo", "Lima"], 120),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 120), "D"),
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "city"] = None
+    return frame
+
+
+def test_numbers_become_the_table_again():
+    frame = _mixed_table()
+    made = data.encoder().fit(frame)
+    back = data.table_of(made.transform(frame), made.columns_)
+    assert [*back.columns] == [*frame.columns]
+    np.testing.assert_array_equal(back["age"], frame["age"])
+    np.testing.assert_allclose(back["price"], frame["price"], rtol=1e-11)
+    assert (back["seen"] == frame["seen"]).all()
+    assert (back["city"].isna() == frame["city"].isna()).all()
+    assert (back["city"].dropna() == frame["city"].dropna()).all()
+    codes = data.encoder().fit(frame[["city", "price"]])
+    with pytest.raises(ValueError, match=r"shape \(n, 5\); got shape \(3, 2\)"):
+        data.table_of(np.zeros((3, 2)), codes.columns_)
+    rare = pd.DataFrame(
+        {"word": [f"w{i % 60}" for i in range(400)] + ["often"] * 600, "x": np.arange(1000) % 7}
+    )
+    made = data.encoder().fit(rare)
+    assert set(data.table_of(made.transform(rare), made.columns_)["word"]) >= {"often", "other"}
+
+
+def test_what_is_drawn_of_a_table_is_written_as_one(tmp_path, run):
+    _mixed_table().to_csv(tmp_path / "own.csv", index=False)
+    how = ("--set", "training.epochs=2", "--run", str(tmp_path / "r"))
+    run("fit", "flows", "--data", str(tmp_path / "own.csv"), *how)
+    run("sample", str(tmp_path / "r"), "-n", "40", "--out", str(tmp_path / "drawn.csv"))
+    drawn = pd.read_csv(tmp_path / "drawn.csv", parse_dates=["seen"])
+    assert [*drawn.columns] == ["age", "price", "city", "seen"]
+    assert set(drawn["city"].dropna()) <= {"Rome", "Oslo", "Lima"}
+    assert (drawn["age"].dropna() % 0.5 == 0).all()  # the grid of whole years and of the median that gaps got
+    assert drawn["seen"].dt.year.between(2022, 2026).all()
+    run("sample", str(tmp_path / "r"), "-n", "40", "--out", str(tmp_path / "drawn.npy"))
+    assert np.load(tmp_path / "drawn.npy").shape == (40, 2 + 1 + 4 + 5)

@@ -14,7 +14,7 @@ from corollary import errors
 from corollary.catalog import entries
 from corollary.cli.console import note
 from corollary.cli.fitting import parse_columns
-from corollary.data.columns import LEFT_OUT, plain_columns
+from corollary.data.columns import LEFT_OUT, plain_columns, table_of
 from corollary.data.dataset import Dataset
 from corollary.engine.directory import busy
 from corollary.engine.loop import STOPS
@@ -333,6 +333,9 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         from corollary import plot
 
         plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
+    elif out.suffix not in (".npy", ".npz") and not shape and hasattr(model, "columns_"):
+        table = table_of(drawn, model.columns_)
+        write_columns(out, [*table.columns], [_cells(table[name]) for name in table.columns])
     else:
         flat = drawn.reshape(n, -1)
         write_columns(
@@ -342,6 +345,13 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
             drawn.reshape(n, *shape) if shape else drawn,
         )
     return f"{n} samples in {out}"
+
+
+def _cells(column: Any) -> np.ndarray:
+    """Return the cells of a column for a file: dates as text, gaps as nothing."""
+    dated = column.dtype.kind == "M"
+    cells = column.astype(str) if dated else column.astype(object)
+    return cells.where(column.notna(), None).to_numpy(dtype=object)
 
 
 def harmless(cell: Any) -> Any:

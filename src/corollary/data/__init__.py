@@ -7,7 +7,8 @@
 (133, 45)
 
 ``load`` reads files and names, ``names`` and ``describe`` say what there is, ``split`` and ``splits`` hold some of
-any kind of data out, ``numeric`` makes a table of mixed columns one of numbers. ``corollary.data.kinds``
+any kind of data out, ``numeric`` makes a table of mixed columns one of numbers, ``table_of`` makes numbers that a model of such a
+table drew one of its columns. ``corollary.data.kinds``
 validates the inputs of every model, ``corollary.data.augment`` the image augmentation,
 ``corollary.data.sources`` what is read batch by batch: memory maps, Parquet, image folders, torch data sets.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corollary.data import augment
+    from corollary.data.columns import table_of
     from corollary.data.dataset import Dataset
     from corollary.data.graphs import Graph
     from corollary.data.limits import Limits
@@ -42,6 +44,7 @@ _WHERE = {
     "numeric": "tables",
     "split": "splitting",
     "splits": "splitting",
+    "table_of": "columns",
 }
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "numeric",
     "split",
     "splits",
+    "table_of",
 ]
 
 

@@ -38,6 +38,7 @@ from corollary.data.encodings import (
     learn_text,
     mean_targets,
     slots,
+    undo,
 )
 from corollary.data.stopwords import language_of, stop_words
 
@@ -55,6 +56,7 @@ __all__ = [
     "left_out",
     "numbers_of",
     "plain_columns",
+    "table_of",
     "unused_columns",
 ]
 
@@ -379,6 +381,35 @@ def numbers_of(
     for part, width, end in zip(parts, widths, np.cumsum(widths)):
         out[:, end - width : end] = _read(*part)
     return out
+
+
+def table_of(numbers: Any, columns: list[Reading]) -> Any:
+    """Return numbers, such as what a generator draws, as a data frame with the columns of the table that was learned from.
+
+    Categories get the value whose number is largest, dates and numbers their units; columns that were left out stay out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from corollary.data import encoder, table_of
+    >>> frame = pd.DataFrame({"height": [1.0, 3.0], "colour": ["red", "blue"]})
+    >>> made = encoder().fit(frame)
+    >>> table_of(made.transform(frame), made.columns_).equals(frame)
+    True
+    """
+    import pandas as pd
+
+    kept = [column for column in columns if column["kind"] not in LEFT_OUT]
+    widths, numbers = [len(headings(column)) for column in kept], np.asarray(numbers, dtype=float)
+    if numbers.ndim != 2 or numbers.shape[1] != sum(widths):
+        raise errors.value(
+            "table_of", f"numbers must have shape (n, {sum(widths)})", f"shape {numbers.shape}"
+        )
+    found: dict[str, Any] = {}
+    for how, block in zip(kept, np.split(numbers, np.cumsum(widths)[:-1], axis=1)):
+        made = undo(block, how)
+        found |= dict(zip(headings(how), made.T)) if how["kind"] == "text" else {how["name"]: made}
+    return pd.DataFrame(found)
 
 
 def _mostly_zeros(n: int, kept: list[Reading], widths: list[int]) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "learn_text",
     "mean_targets",
     "slots",
+    "undo",
 ]
 
 CODES = 254  # values of a category that scikit-learn's boosting takes as codes
@@ -164,6 +165,34 @@ def headings(how: Reading) -> list[str]:
     shown += [f"{name}=other"] * how.get("other", False)
     means = how["means"].shape[1] if "means" in how else 0
     return shown + [f"{name} mean target" + (f" {i}" if means > 1 else "") for i in range(means)]
+
+
+def undo(block: np.ndarray, how: Reading) -> Any:
+    """Return what numbers (n, width) stand for: numbers in their own units, dates, the nearest category; gaps where they say so.
+
+    Words cannot be had back from topics, which are returned as they are, (n, topics).
+    """
+    if how["kind"] == "text":
+        return block
+    if how["kind"] == "category":
+        return _nearest(block, how)
+    values = block[:, 0] * how.get("scale", 1.0) + how.get("mean", 0.0)
+    if how["kind"] == "date":
+        return values.round().astype("datetime64[s]")
+    rounded = np.array([float(f"{value:.12g}") for value in values])  # 37, not 37.000000000000004
+    return np.where(block[:, 1] >= 0.5, np.nan, rounded) if "missing" in how else rounded
+
+
+def _nearest(block: np.ndarray, how: Reading) -> np.ndarray:
+    """Return the value whose column is largest; "other" stands for all that have no column."""
+    values = np.array([*how["values"], *["other"] * how.get("other", False)], dtype=object)
+    if "codes" not in how:
+        return values[block[:, : len(values)].argmax(1)]
+    known = np.isfinite(block[:, 0])
+    codes = np.where(known, block[:, 0], 0).round().astype(int).clip(0, len(values) - 1)
+    found: np.ndarray = values[codes]
+    found[~known] = None
+    return found
 
 
 def _number(values: np.ndarray, how: Reading) -> np.ndarray:

@@ -158,6 +158,8 @@ class GenerativeModel(Generator, GradientTrained):
         """Draw new samples, of one label or of n_samples labels if the model is conditional.
 
         With an integer ``random_state`` every call draws the same ones. Values lie on the data's grid where it had one.
+        Of a frame with words or gaps the numbers are drawn that it became: ``data.table_of(drawn, model.columns_)`` is a frame
+        like it.
         """
         check_is_fitted(self)
         check_count(self, "n_samples", n_samples)
