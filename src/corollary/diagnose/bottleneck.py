@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines, problem
 from corollary.diagnose.exam import TRACED, Exam
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import dense
 from corollary.diagnose.trace import WEIGHTED
 
@@ -44,8 +46,8 @@ def bottleneck(exam: Exam) -> None:
     if not (inner_narrow or code):
         return
     if s.task == "reconstruction":
-        if hasattr(s.net, "encode"):
-            return  # a variational code is narrow by design, and as wide as its prior lets it
+        if _variational(exam):
+            return  # such a code is narrow by design, and as wide as its prior lets it
         _narrow_code(exam, states[narrow][0], width)
         return
     if width >= 16 or exam.fine:
@@ -85,6 +87,16 @@ def _lost(exam: Exam, before: Any, after: Any) -> tuple[float, float] | None:
         return baselines(Problem(h[:, :400], p.y, p.classes, p.rows), None, 30).gain
 
     return gain(before), gain(after)
+
+
+def _variational(exam: Exam) -> bool:
+    """Whether the code is a distribution: ``encode`` returns a mean and a logarithm of the variance."""
+    s = exam.subject
+    if not hasattr(s.net, "encode"):
+        return False
+    device, dtype = s.place(s.net)
+    with torch.no_grad(), quiet(s.net):
+        return not isinstance(s.net.eval().encode(s.train.first(8).to(device, dtype).x), Tensor)
 
 
 def _narrow_code(exam: Exam, where: str, width: int) -> None:

@@ -113,13 +113,24 @@ def _pixels(full: np.ndarray) -> bool:
 
 
 def duplicate_features(exam: Exam) -> None:
-    """Columns that repeat another one, up to scale and sign."""
-    table = _table(exam)
-    if table is None or table.shape[1] < 2 or table.shape[1] > 3000:
+    """Columns that repeat another one, up to scale and sign, of any real input."""
+    table, samples = _table(exam), exam.subject.train
+    if table is not None and not (
+        samples.x.ndim >= 4 and table.shape[1] <= 4
+    ):  # grey images with three channels
+        _repeated(exam, table, "")
+    for name, t in samples.named if not samples.whole else ():
+        rows = (
+            t.ndim in (2, 3) and len(t) == samples.n and t.layout == torch.strided and t.is_floating_point()
+        )
+        if t is not samples.x and rows and not exam.has("duplicate-features"):
+            _repeated(exam, columns(t), f"{name}, ")
+
+
+def _repeated(exam: Exam, table: np.ndarray, owner: str) -> None:
+    """Say which columns of a table repeat another one."""
+    if table.shape[1] < 2 or table.shape[1] > 3000:
         return
-    x = exam.subject.train.x
-    if x.ndim >= 4 and table.shape[1] <= 4:
-        return  # grey images with three channels
     std = table.std(0)
     alive = np.flatnonzero(std > 1e-9 * (1 + np.abs(table).max(0)))
     z = (table[:, alive] - table[:, alive].mean(0)) / std[alive]
@@ -138,5 +149,6 @@ def duplicate_features(exam: Exam) -> None:
     said = f"{len(repeated)} of {table.shape[1]} columns repeat another one (correlation above {limit})"
     first = [[int(alive[i]), int(alive[j])] for i, j in pairs[:10]]
     exam.find(
-        "duplicate-features", len(repeated), said, where=f"columns {first}", repair={"drop_columns": repeated}
-    )
+        "duplicate-features", len(repeated), said, where=f"{owner}columns {first}",
+        repair={} if owner else {"drop_columns": repeated},
+    )  # fmt: skip

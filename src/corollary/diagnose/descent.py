@@ -19,6 +19,10 @@ ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a 
 MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
 LARGE, SMALL, DECAY = "learning-rate-too-large", "learning-rate-too-small", "weight-decay-too-large"
 DROPOUT, BATCH = "dropout-too-large", "batch-too-small"
+USUAL = {  # the largest and the least rate that are usual, where they are not Adam's
+    "adadelta": (3.0, 3e-2), "adagrad": (0.2, 1e-3), "lbfgs": (2.0, 1e-2), "adafactor": (5e-2, 1e-4), "rprop": (0.1, 1e-4),
+    "muon": (0.1, 1e-4),
+}  # fmt: skip
 
 
 def abnormal(exam: Exam) -> dict[str, float]:
@@ -26,8 +30,8 @@ def abnormal(exam: Exam) -> dict[str, float]:
     s = exam.subject.settings
     found: dict[str, float] = {}
     if s.learning_rate:
-        adaptive = s.optimizer is not None and not s.optimizer.startswith("sgd")
-        high, low = (1e-2, 1e-4) if adaptive else (0.5 * (1 - s.momentum) ** 0.7, 1e-3)
+        plain = s.optimizer is None or s.optimizer in ("sgd", "asgd")
+        high, low = (0.5 * (1 - s.momentum) ** 0.7, 1e-3) if plain else USUAL.get(s.optimizer, (1e-2, 1e-4))
         found[LARGE] = math.log10(s.learning_rate / high)
         found[SMALL] = math.log10(low / s.learning_rate)
     if s.weight_decay:

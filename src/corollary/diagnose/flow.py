@@ -21,6 +21,7 @@ GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
     30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 )
+EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
@@ -137,7 +138,8 @@ def _led_nowhere(exam: Exam, rows: list[Any], ratio: float) -> bool:
 def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:
     """Whether signals that grow from layer to layer make outputs so large that a constant answer would be far better."""
     constant, loss = exam.constant_loss, exam.performance.get("train loss", float("nan"))
-    deep = len(rows) >= 5 and growth > GROWN and not exam.has("unscaled-inputs", "unscaled-targets")
+    much = min(GROWN, EACH ** (len(rows) - 1))
+    deep = len(rows) >= 5 and growth > much and not exam.has("unscaled-inputs", "unscaled-targets")
     return deep and math.isfinite(constant) and loss > GROWN * constant
 
 

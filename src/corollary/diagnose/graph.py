@@ -103,6 +103,8 @@ def frozen(exam: Exam) -> None:
         missing = [n for n in missing if _stands(s.initial, n, named[n])]  # others belong to a second player
     looks = drawn(s.net)
     exam.facts["untouched"] = looks
+    if _of_another(exam, named, looks):
+        return
     known = {n: v for n, v in looks.items() if v is not None}
     fresh = [n for n, v in known.items() if v]
     new = bool(known) and len(fresh) == len(known)  # an untrained net
@@ -137,6 +139,25 @@ def frozen(exam: Exam) -> None:
             )
         return
     _stayed(exam, named, known, total)
+
+
+def _of_another(exam: Exam, named: dict[str, Any], looks: dict[str, bool | None]) -> bool:
+    """Whether the optimiser holds none of the parameters, and all are where they began although it has made steps."""
+    s = exam.subject
+    held = s.settings.trained
+    if held is None or any(id(p) in held for p in named.values()) or not (s.settings.steps or s.history):
+        return False
+    if s.initial is not None:
+        still = all(n in s.initial and _stands(s.initial, n, p) for n, p in named.items())
+    else:
+        known = [v for v in looks.values() if v is not None]
+        still = bool(known) and all(known)
+    if still:
+        said = "none of the parameters were handed to the optimiser, and all stand where they started"
+        exam.find(
+            "frozen-parameters", 1.0, said, where=", ".join(list(named)[:6]), repair={"requires_grad": True}
+        )
+    return still
 
 
 def _as_made(held: list[Tensor]) -> bool:

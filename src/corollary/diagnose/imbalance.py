@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
+from torch import Tensor
 
 from corollary.diagnose.baselines import Baselines
 from corollary.diagnose.exam import Exam
@@ -41,6 +43,7 @@ def imbalance(exam: Exam) -> None:
         if np.isin(b, rare).sum() >= 5:
             parts = [(a, b)]
     said, true = parts[0]
+    ranks = _ranks(z[keep] if s.train.whole else z, y[keep] if s.train.whole else y)
     recall = {int(k): float((said[true == k] == k).mean()) for k in labels if (true == k).any()}
     missed = [k for k in rare.tolist() if recall.get(k, 1.0) < 0.6]
     common = [recall[k] for k in recall if k not in rare.tolist()]
@@ -48,7 +51,7 @@ def imbalance(exam: Exam) -> None:
     if not missed or not common or np.mean(common) < 0.6 or recall[missed[0]] > np.mean(common) - 0.25:
         return
     base = exam.baselines
-    found = findable(base, missed)
+    found = max(findable(base, missed), *(ranks.get(k, 0.5) for k in missed))
     exam.facts["rare findable"] = found
     if found < 0.7:
         return
@@ -62,6 +65,22 @@ def imbalance(exam: Exam) -> None:
               sure=0.9, repair={"class_weight": weights})  # fmt: skip
 
 
+def _ranks(z: Tensor, y: Tensor) -> dict[int, float]:
+    """Return how well the model's own outputs rank the rows of every class above others (AUC), whatever it then says."""
+    z, y = z.detach().float().cpu(), y.detach().cpu().reshape(len(y), -1)
+    if z.ndim > 2 or y.shape[1] != 1:
+        return {}
+    z = torch.cat([-z.reshape(len(z), 1), z.reshape(len(z), 1)], 1) if z.ndim == 1 or z.shape[1] == 1 else z
+    true = y[:, 0].round().long().numpy()
+    return {int(k): _auc(z[:, int(k)].numpy(), true == k) for k in np.unique(true) if 0 <= k < z.shape[1]}
+
+
+def _auc(values: np.ndarray, mask: np.ndarray) -> float:
+    """Return the share of pairs of a row inside and one outside of which the former has the larger value."""
+    m = int(mask.sum())
+    return float((rankdata(values)[mask].mean() - (m + 1) / 2) / max(1, len(mask) - m)) if m else 0.5
+
+
 def findable(base: Baselines | None, missed: list[int]) -> float:
     """Return how well simple models rank rows of the missed classes above others (AUC)."""
     if base is None or base.labels is None:
@@ -73,7 +92,5 @@ def findable(base: Baselines | None, missed: list[int]) -> float:
             mask = base.problem.y == k
             if not len(where) or mask.sum() < 3:
                 continue
-            order = guess[:, where[0]].argsort(kind="stable").argsort() + 1.0
-            m = mask.sum()
-            best = max(best, float((order[mask].mean() - (m + 1) / 2) / max(1, len(mask) - m)))
+            best = max(best, _auc(guess[:, where[0]], mask))
     return best

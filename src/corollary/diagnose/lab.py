@@ -6,6 +6,7 @@ batches, so that a difference comes from the setting.
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from contextlib import nullcontext
@@ -25,6 +26,12 @@ from corollary.diagnose.trace import RANDOM
 __all__ = ["Lab", "Result"]
 
 WATCHED = 512  # rows on which a run is measured
+UNFIT = (
+    "LBFGS",
+    "SparseAdam",
+    "Muon",
+    "Optimizer",
+)  # that need a closure, sparse gradients or matrices only, or are none
 
 
 class DropoutRate(TorchFunctionMode):
@@ -149,18 +156,22 @@ class Lab:
         criterion: Any = None,
         dropout: float | None = None,
         clip_norm: float | None = None,
+        options: dict[str, Any] | None = None,
+        still: bool = False,
     ) -> Result:
-        """Train a net and say how it went; the result is kept under its name."""
+        """Train a net, if ``still`` in evaluation mode, and say how it went; the result is kept under its name."""
         subject = self.subject
         params = [p for p in net.parameters() if p.requires_grad]
-        made = _optimizer(params, optimizer, rate, weight_decay, momentum, decoupled)
+        made = _optimizer(
+            params, optimizer, decoupled, lr=rate, weight_decay=weight_decay, momentum=momentum, **(options or {})
+        )  # fmt: skip
         watched = watched or self.watched
         before, _ = self.measure(net, watched)
         rng = np.random.default_rng(7)
         pool = self.pool if rows is None else rows
         size = max(1, min(batch_size, len(pool)))
         losses: list[float] = []
-        net.train()
+        net.train(not still)
         old = subject.criterion
         done = 0
         with quiet(net), nullcontext() if dropout is None else DropoutRate(dropout):
@@ -169,7 +180,9 @@ class Lab:
             at = 0
             for i in range(steps):
                 if time.perf_counter() > self.deadline:
-                    break
+                    raise TimeoutError(
+                        f"the time limit was reached in step {i} of {steps} of the run {name!r}"
+                    )
                 if at + size > len(order):
                     order, at = rng.permutation(pool), 0
                 batch = subject.train if subject.train.whole else subject.train.take(order[at : at + size])
@@ -210,14 +223,9 @@ class Lab:
         return result
 
 
-def _optimizer(
-    params: list[Any], name: str, rate: float, decay: float, momentum: float, decoupled: bool
-) -> Any:
-    if name.startswith("sgd"):
-        return torch.optim.SGD(params, lr=rate, momentum=momentum, weight_decay=decay)
-    if name.startswith("rmsprop"):
-        return torch.optim.RMSprop(params, lr=rate, weight_decay=decay)
-    if name.startswith("adagrad"):
-        return torch.optim.Adagrad(params, lr=rate, weight_decay=decay)
-    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
-    return kind(params, lr=rate, weight_decay=decay)
+def _optimizer(params: list[Any], name: str, decoupled: bool, **options: Any) -> Any:
+    """Return an optimiser of torch by the name of its class, Adam where it has none; it takes what it knows of the options."""
+    kinds = {k.lower(): v for k, v in vars(torch.optim).items() if isinstance(v, type) and k not in UNFIT}
+    kind = kinds.get(name) or (torch.optim.AdamW if decoupled else torch.optim.Adam)
+    known = inspect.signature(kind).parameters
+    return kind(params, **{k: v for k, v in options.items() if k in known})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
@@ -10,9 +11,12 @@ from torch import Tensor
 from corollary.diagnose.baselines import Baselines, score_of
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.reference import perceptron_guesses
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
 
 __all__ = ["label_noise"]
 
+CLEAR = 3.5  # standard errors by which a model does not do worse on rows that it knows by chance
 CLEAN = 0.9  # score of simple models from which they are good enough judges by themselves
 
 
@@ -36,8 +40,37 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
             return
     if p.classes:
         _confident_errors(exam, base)
-    elif base.gain > 0.2:
+    elif not _better_where_new(exam) and base.gain > 0.2:
         _outliers(exam, base, guess)
+
+
+def _better_where_new(exam: Exam) -> bool:
+    """Whether the model's own errors are larger on the numbers that it was trained on than on those it has not seen."""
+    s = exam.subject
+    if s.valid is None or s.task != "regression" or s.train.whole or s.output is None:
+        return False
+    with torch.no_grad(), quiet(s.net):
+        outs = [main_output(s.output), main_output(s.call(s.net.eval(), s.valid))]
+    errors = []
+    for z, samples in zip(outs, (s.train, s.valid)):
+        if z.numel() != samples.y.numel():
+            return False
+        rest = (s.criterion.answers(z).float().cpu() - samples.y.reshape(z.shape).float().cpu()).abs()
+        errors.append(rest.reshape(len(rest), -1).mean(1).numpy())
+    inside, outside = errors
+    error = np.sqrt(inside.var() / len(inside) + outside.var() / len(outside))
+    exam.facts["errors where trained and where new"] = [
+        float(inside.mean()),
+        float(outside.mean()),
+        float(error),
+    ]
+    train, valid = exam.performance["train score"], exam.performance["valid score"]
+    if not (inside.mean() - outside.mean() > CLEAR * error and valid > train + 0.1 and valid > 0.3):
+        return False
+    said = f"the model explains {train:.2f} of the targets that it was trained on and {valid:.2f} of those it has not seen"
+    rows = s.rows[np.argsort(-inside)[:20]]
+    exam.find("label-noise", valid - train, said, where=f"rows {rows.tolist()}", sure=0.9)
+    return True
 
 
 def _confident_errors(exam: Exam, base: Baselines) -> None:
@@ -99,15 +132,15 @@ def _cleaner(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float,
 
 
 def _nearer(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float, float, bool]:
-    """The same for numbers: the squared errors of one model in both parts."""
+    """The same for numbers: the errors of one model in both parts, whose sizes vary less than their squares."""
     p, v = base.problem, base.valid_problem
-    inside = np.square(base.guesses[name] - p.y)
-    outside = np.square(base.valid_guesses[name] - v.y)[new]
-    a, b = float(inside.mean()), float(outside.mean())
+    inside = np.abs(base.guesses[name] - p.y)
+    outside = np.abs(base.valid_guesses[name] - v.y)[new]
     error = np.sqrt(inside.var() / len(p.y) + outside.var() / len(new))
-    share = (a - b) / max(1e-12, float(p.y.var()))
+    clear = inside.mean() - outside.mean() > 4 * error
+    share = float(np.square(inside).mean() - np.square(outside).mean()) / max(1e-12, float(p.y.var()))
     held, valid = base.held[name], base.valid[name]
-    return held, valid, share, a - b > 4 * error and share > 0.1 and valid > held + 0.1
+    return held, valid, share, bool(clear) and share > 0.1 and valid > held + 0.1
 
 
 def _sharp(g: np.ndarray) -> np.ndarray:

@@ -11,14 +11,19 @@ from torch import Tensor
 from corollary.diagnose.baselines import Baselines, Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.objectives import quality
-from corollary.diagnose.samples import main_output
+from corollary.diagnose.samples import Samples, main_output
 from corollary.diagnose.subject import quiet
-from corollary.diagnose.tables import graph_of
+from corollary.diagnose.tables import dense, graph_of
 
 __all__ = ["target_leak"]
 
 SHORT = 0.85  # of what can be gained, from which one column is enough for an answer
 ASKED = 512  # rows
+MARK, FEW, PIXELS = (
+    0.8,
+    0.05,
+    20000,
+)  # of a pixel's variance between classes; share of an image that is a mark; of an image
 
 
 class Strongest(NamedTuple):
@@ -34,7 +39,7 @@ class Strongest(NamedTuple):
 def target_leak(exam: Exam) -> None:
     """One column that says nearly everything while the others say little, or that the model takes for a short cut."""
     base = exam.baselines
-    if _sees_answer(exam) or base is None or not base.held or base.gain < 0.3:
+    if _sees_answer(exam) or base is None or not base.held or _mark(exam) or base.gain < 0.3:
         return
     found = _strongest(exam, base)
     if found is None:
@@ -67,6 +72,64 @@ def target_leak(exam: Exam) -> None:
                   sure=0.55 if not used else 1.0 if plain or told else 0.9 if broken else 0.8,
                   evidence={"alone": found.alone.score, "others": found.others.score},
                   repair={"drop_columns": found.group.tolist()})  # fmt: skip
+
+
+def _mark(exam: Exam) -> bool:
+    """Whether a few pixels at one place go with the classes, and decide for the model, though the rest says something too."""
+    s, base = exam.subject, exam.baselines
+    x = s.train.x
+    if (
+        not isinstance(x, Tensor)
+        or x.ndim != 4
+        or not x.is_floating_point()
+        or not base.problem.classes
+        or s.output is None
+    ):
+        return False
+    p = base.problem
+    if len(np.unique(p.rows)) < len(p.rows) or x[0].numel() > PIXELS:
+        return False
+    flat = dense(x[torch.as_tensor(p.rows)]).reshape(len(p.rows), -1)
+    strength = _association(scaled(flat), p)
+    strength = strength.reshape(x.shape[1], -1).max(0)  # of all channels
+    place = np.flatnonzero(strength > 0.5 * strength.max())
+    if strength.max() < MARK or len(place) > max(1, FEW * len(strength)):
+        return False
+    samples = (s.valid or s.train).first(ASKED)
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(samples.n))
+    whole, other = samples.x.flatten(2), samples.x[rows].flatten(2)
+    alone, without = other.clone(), whole.clone()
+    alone[:, :, place], without[:, :, place] = whole[:, :, place], other[:, :, place]
+    mine, kept, left = _gains(
+        exam, samples, [samples.x, alone.reshape(samples.x.shape), without.reshape(samples.x.shape)]
+    )
+    covered = x.flatten(2).clone()
+    covered[:, :, place] = covered[:, :, place].mean(0, keepdim=True)
+    rest = baselines(
+        Problem(exam.reader(s.train.replaced(covered.reshape(x.shape)), p.rows), p.y, True, p.rows), None, 30
+    ).gain
+    exam.facts["mark"] = {
+        "strength": float(strength.max()),
+        "pixels": len(place),
+        "gains": [mine, kept, left],
+        "rest": rest,
+    }
+    if rest < 0.1 or mine < 0.5 or kept < SHORT * mine or left > (1 - SHORT) * mine:
+        return False
+    said = f"{len(place)} of {len(strength)} pixels decide: with all others of another image the gain is {kept:.2f} of {mine:.2f}"
+    exam.find("target-leak", kept, said, where=f"pixels {place[:10].tolist()}", sure=0.9)
+    return True
+
+
+def _gains(exam: Exam, samples: Samples, inputs: list[Tensor]) -> list[float]:
+    """Return the model's score above chance, as a share of what is possible, with other first inputs."""
+    s, found = exam.subject, []
+    with torch.no_grad(), quiet(s.net):
+        for x in inputs:
+            z = main_output(s.call(s.net.eval(), samples.replaced(x)))
+            score, chance = quality(s.criterion.answers(z), samples.y, s.task)
+            found.append((score - chance) / max(1e-9, 1 - chance))
+    return found
 
 
 def _strongest(exam: Exam, base: Baselines) -> Strongest | None:
@@ -107,12 +170,7 @@ def _decides_alone(exam: Exam, group: list[int]) -> bool:
     rows = torch.from_numpy(np.random.default_rng(0).permutation(samples.n))
     alone, without = samples.x[rows].clone(), samples.x.clone()
     alone[:, place], without[:, place] = samples.x[:, place], samples.x[rows][:, place]
-    found = []
-    with torch.no_grad(), quiet(s.net):
-        for x in (samples.x, alone, without):
-            z = main_output(s.call(s.net.eval(), samples.replaced(x)))
-            score, chance = quality(s.criterion.answers(z), samples.y, s.task)
-            found.append((score - chance) / max(1e-9, 1 - chance))
+    found = _gains(exam, samples, [samples.x, alone, without])
     exam.facts["gain, from the best column alone, without it"] = found
     mine, kept, left = found
     if not samples.x.is_floating_point():

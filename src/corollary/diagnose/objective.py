@@ -9,17 +9,13 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.samples import main_output, with_main
+from corollary.diagnose.rewards import best_output, class_axis, takes_logits
+from corollary.diagnose.samples import IGNORED, main_output, with_main
 
-__all__ = ["class_axis", "double_softmax", "wrong_loss"]
+__all__ = ["double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
-ROWS = 256
-SIZES = (
-    6.0,
-    4.0,
-    2.5,
-)  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
+BEYOND = 0.02  # of the targets, or of one, from which it is no rounding
 
 
 def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
@@ -43,18 +39,6 @@ def _like_logits(exam: Exam, z: Tensor, y: Tensor) -> str | None:
     return None
 
 
-def class_axis(z: Tensor, y: Tensor) -> int:
-    """Return the axis of an output on which its classes lie."""
-    if (
-        z.ndim > 2
-        and not y.is_floating_point()
-        and z.shape[:-1] == y.shape
-        and (z.shape[0], *z.shape[2:]) != tuple(y.shape)
-    ):
-        return z.ndim - 1
-    return 1
-
-
 def double_softmax(exam: Exam) -> None:
     """Probabilities handed to a loss that takes logits."""
     s = exam.subject
@@ -63,40 +47,20 @@ def double_softmax(exam: Exam) -> None:
         return
     z = z.detach().float().cpu()
     kind = _like_logits(exam, z, y.cpu())
-    if kind is None and s.criterion.name == "custom" and s.task == "classes":
-        kind = "maybe"
-    if kind in ("cross_entropy", "maybe") and z.ndim >= 2 and not (y.is_floating_point() and y.ndim < z.ndim):
-        axis = class_axis(z, y)
-        if z.shape[axis] < 2:
-            return
-        sums = z.sum(axis)
-        positive = bool((z >= -1e-6).all()) and bool((z <= 1 + 1e-6).all())
-        off = float((sums - 1).abs().max())
-        if positive and off < UNIT and (kind == "cross_entropy" or _maximum_at_logits(exam, z, y)):
-            said = f"outputs are probabilities already (rows sum to 1 within {off:.0e}), and the loss applies a softmax to them"
-            exam.find("double-softmax", 1 - off, said, where="output")
-    elif kind == "bce_with_logits":
+    if kind is None and s.criterion.custom and takes_logits(s.criterion, s.output, z, y.cpu()):
+        kind = "maybe"  # which of the two, its outputs tell
+    bounded = bool((z >= -1e-6).all()) and bool((z <= 1 + 1e-6).all())
+    axis = class_axis(z, y)
+    several = z.ndim >= 2 and z.shape[axis] > 1 and not (y.is_floating_point() and y.ndim < z.ndim)
+    off = float((z.sum(axis) - 1).abs().max()) if several else float("inf")
+    if kind in ("cross_entropy", "maybe") and bounded and off < UNIT:
+        said = f"outputs are probabilities already (rows sum to 1 within {off:.0e}), and the loss applies a softmax to them"
+        exam.find("double-softmax", 1 - off, said, where="output")
+    elif kind == "bce_with_logits" or (kind == "maybe" and s.task != "classes"):
         last = exam.last_call
-        bounded = bool(((z >= 0) & (z <= 1)).all())
         if bounded and (last == "sigmoid" or float(z.std()) > 1e-4) and last in ("sigmoid", "softmax", ""):
             said = "outputs lie between 0 and 1 already, and the loss applies a sigmoid to them"
             exam.find("double-softmax", 1.0, said, where="output")
-
-
-def _maximum_at_logits(exam: Exam, z: Tensor, y: Tensor) -> bool:
-    """Whether the loss of probabilities is that of logits: it stays well above zero for a perfect answer."""
-    if y.is_floating_point():
-        return False
-    k = z.shape[1]
-    if z.ndim != 2:
-        return False
-    ideal = F.one_hot(y.long().clamp(0, k - 1), k).float()
-    try:
-        nearly = with_main(exam.subject.output, ideal * (1 - 1e-6) + 1e-6 / k)
-        value = float(exam.subject.criterion(nearly, y))
-    except (RuntimeError, ValueError, IndexError):
-        return False
-    return abs(value - float(F.cross_entropy(ideal, y.long()))) < 1e-2
 
 
 def wrong_loss(exam: Exam) -> None:
@@ -104,7 +68,7 @@ def wrong_loss(exam: Exam) -> None:
     s = exam.subject
     c, y = s.criterion, s.train.y
     z = main_output(s.output)
-    if z is None or not isinstance(y, Tensor) or not c.was_given:
+    if z is None or not c.was_given or _beyond_one(exam) or not isinstance(y, Tensor):
         return
     z, yc = z.detach().float().cpu(), y.detach().cpu()
     try:
@@ -114,11 +78,11 @@ def wrong_loss(exam: Exam) -> None:
         said = f"the loss cannot take output {tuple(z.shape)} and target {tuple(y.shape)}: {str(error)[:120]}"
         exam.find("wrong-loss", float("nan"), said, where="loss")
         return
-    if _numbers_for_classes(exam, z, yc) or _not_log(exam, z, yc):
+    if _numbers_for_classes(exam, z, yc) or _not_log(exam, z, yc) or _several_at_once(exam, yc):
         return
     _one_class(exam, z)
     if c.custom:
-        _best_output(exam, z, yc)
+        best_output(exam, z, yc)
     _broadcast(exam, z, yc)
 
 
@@ -181,86 +145,36 @@ def _one_class(exam: Exam, z: Tensor) -> None:
         exam.find("wrong-loss", 0.0, said, where="loss", repair={"loss": "bce_with_logits"})
 
 
-def _best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
-    """Ask the user's loss about right outputs, as sure as it likes them best, about wrong ones and about none."""
+def _beyond_one(exam: Exam) -> bool:
+    """A loss of probabilities for targets that are none."""
     s = exam.subject
-    if not isinstance(s.output, Tensor):
-        return
-    asked = _right_and_wrong(s.task, z[:ROWS], y[:ROWS])
-    if asked is None:
-        return
-    right, none, wrong = asked
-    mixed = [o[torch.from_numpy(np.random.default_rng(0).permutation(len(o)))] for o in right]
-    with torch.no_grad():
-        try:
-            losses = [float(s.criterion(o, y[:ROWS])) for o in (*right, none, *wrong, *mixed)]
-        except Exception:
-            return
-    sizes, flat = len(right), losses[len(right)]
-    best = int(np.argmin(losses[:sizes]))
-    good, bad, shuffled = losses[best], losses[sizes + 1 + best], losses[2 * sizes + 1 + best]
-    exam.facts["loss of right, none, wrong"] = [good, flat, bad]
-    slack = 1e-6 * (1 + abs(flat))
-    cancels = not torch.equal(mixed[best], right[best]) and abs(shuffled - good) <= 1e-4 * abs(bad - good)
-    if good <= bad - slack and good <= flat + slack and not cancels:
-        return
-    if s.task == "regression" and _rewards(exam, z[:ROWS], y[:ROWS]):
-        return
-    said = (
-        f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
-        "it does not reward being right"
-    )
-    if cancels:
-        said = f"the loss of right answers is {good:.3g}, and the same if they are given to other rows: errors cancel"
-    exam.find("wrong-loss", good - bad, said, where="loss")
+    target = s.target(s.train)
+    if s.criterion.name not in ("bce", "bce_with_logits") or not isinstance(target, Tensor):
+        return False
+    t = target.detach().float()
+    t = t[t != IGNORED]
+    share = float(((t < -BEYOND) | (t > 1 + BEYOND)).float().mean()) if t.numel() else 0.0
+    if share > BEYOND:
+        said = f"the loss takes targets from 0 to 1, and {share:.0%} of them lie beyond: it has no least value there"
+        exam.find("wrong-loss", share, said, where="loss", repair={"loss": "mse"})
+    return share > BEYOND
 
 
-def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor]] | None:
-    """Return right outputs, one that says nothing, and wrong ones, in the form of the net's own outputs.
-
-    Of logits they come in several sizes: a loss with label smoothing is least at one that is less than sure.
-    """
-    if task == "classes" and not y.is_floating_point() and z.ndim == 2 and y.ndim == 1:
-        k = z.shape[1]
-        good = F.one_hot(y.long().clamp(0, k - 1), k).float()
-        bad, none = good.roll(1, 1), torch.zeros_like(good)
-        if bool((z >= 0).all()) and float((z.sum(1) - 1).abs().max()) < UNIT:  # probabilities
-            return [good * 0.98 + 0.02 / k], none + 1 / k, [bad * 0.98 + 0.02 / k]
-        if bool((z <= 0).all()) and float(z.logsumexp(1).abs().max()) < UNIT:
-            logs = [[(size * o).log_softmax(1) for size in SIZES] for o in (good, bad)]
-            return logs[0], none.log_softmax(1), logs[1]
-        return [size * good for size in SIZES], none, [size * bad for size in SIZES]
-    if task not in ("regression", "binary", "multilabel") or z.numel() != y.numel():
-        return None
-    t = y.reshape(z.shape).float()
-    if task == "regression":
-        noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * (float(t.std()) or 1.0)
-        return [t], t + noise, [t + 3 * noise]
-    if bool(((z >= 0) & (z <= 1)).all()):
-        return [t * 0.98 + 0.01], torch.full_like(t, 0.5), [(1 - t) * 0.98 + 0.01]
-    return [size * (2 * t - 1) for size in SIZES], torch.zeros_like(t), [size * (1 - 2 * t) for size in SIZES]
-
-
-def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:
-    """Whether the outputs that minimise a loss of numbers rise with the targets: they may be their logarithms."""
-    free = torch.zeros_like(z).requires_grad_(True)
-    descent = torch.optim.Adam([free], 0.1)
-    with torch.enable_grad():
-        for _ in range(100):
-            descent.zero_grad()
-            loss = exam.subject.criterion(free, y)
-            if not loss.requires_grad or not bool(torch.isfinite(loss)):
-                return False
-            loss.backward()
-            descent.step()
-        if bool((y >= 0).all()):  # outputs may be logarithms of the answers
-            least = float(exam.subject.criterion(y.reshape(z.shape).float().clamp_min(0.05).log(), y))
-            exam.subject.criterion.logarithms = least < float(loss) + 0.1 * abs(float(loss))
-            exam.__dict__.pop("performance", None)
-    a, b = free.detach().reshape(-1).numpy(), y.reshape(-1).float().numpy()
-    rank = lambda v: v.argsort().argsort()  # noqa: E731
-    distinct = len(np.unique(b)) > 1 and float(a.std()) > 1e-6
-    return bool(distinct and np.corrcoef(rank(a + 1e-9 * b), rank(b))[0, 1] > 0.9)
+def _several_at_once(exam: Exam, y: Tensor) -> bool:
+    """A softmax, which shares one between the classes, for rows that belong to several or to none of them."""
+    if (
+        exam.subject.criterion.name != "cross_entropy"
+        or not y.is_floating_point()
+        or y.ndim != 2
+        or y.shape[1] < 2
+    ):
+        return False
+    share = float(((y.sum(1) - 1).abs() > BEYOND).float().mean())
+    if share < BEYOND or not bool(((y == 0) | (y == 1)).all()):
+        return False
+    said = f"{share:.0%} of the rows belong to several classes or to none, and a softmax shares one among all"
+    exam.find("wrong-loss", share, said, where="loss", repair={"loss": "bce_with_logits"})
+    return True
 
 
 def _broadcast(exam: Exam, z: Tensor, y: Tensor) -> None:

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from corollary.diagnose.calibration import expected_error, temperature
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.flow import learned
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.reference import perceptron_gain
+from corollary.diagnose.reference_nets import net_gain
+from corollary.diagnose.rules import RULES
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trials import Trials
@@ -33,6 +36,10 @@ SAME = {
 }  # net
 LESS = 0.08  # of what is possible: what a model scores less on its own rows than others on rows that they have not seen
 ANOTHER = 0.03  # that another draw of the perceptron may differ by
+ENOUGH, FAR = (
+    0.75,
+    0.2,
+)  # of what is possible: with so much it is not too small; what another net is ahead of one that is
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 ASIDE = 0.5  # how sure an overfit is that explains the lesser part of what is wrong
@@ -42,14 +49,8 @@ def capacity(exam: Exam) -> None:
     """Good settings do not help, but other models learn what this one cannot."""
     s = exam.subject
     base = exam.baselines
-    if (
-        exam.lab is None
-        or s.output is None
-        or base is None
-        or not base.held
-        or exam.fine
-        or exam.facts.get("untrained")
-    ):
+    unknown = exam.lab is None or s.output is None or base is None or not base.held
+    if unknown or (exam.fine and not _behind(exam)) or exam.facts.get("untrained"):
         return
     lesser = {"miscalibrated"} | ({"overfit"} if exam.sure.get("overfit", 1.0) <= ASIDE else set())
     if set(exam.findings) - lesser:
@@ -63,16 +64,24 @@ def capacity(exam: Exam) -> None:
     theirs = base.gain
     x = s.train.x
     table = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()  # that both see as it is
-    if theirs <= mine + LESS and table:
-        theirs = max(theirs, perceptron_gain(base.problem, base.valid_problem, chance) - ANOTHER)
+    if theirs <= mine + LESS:
+        other = perceptron_gain(base.problem, base.valid_problem, chance) if table else net_gain(exam)
+        theirs = max(theirs, other - ANOTHER) if math.isfinite(other) else theirs
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
     behind = theirs - mine
     if behind > LESS or (behind > LESS / 2 and 1 - mine > 3 * (1 - theirs)):
         said = (
             f"trained afresh with good settings it scores {best:.3f} on its own training rows; others, simple "
-            f"models or a perceptron of 64 units, score {chance + theirs * (1 - chance):.3f} on rows they have not seen"
+            f"models or a net of usual size, score {chance + theirs * (1 - chance):.3f} on rows they have not seen"
         )
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
+
+
+def _behind(exam: Exam) -> bool:
+    """Whether a model that does what simple models can is far behind a net of usual size, on rows that neither has seen."""
+    if exam.gain > ENOUGH or learned(exam) or exam.has(*RULES):
+        return False
+    return net_gain(exam) > exam.gain + FAR
 
 
 def overfit(exam: Exam) -> None:

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.objective import class_axis
+from corollary.diagnose.rewards import class_axis
 from corollary.diagnose.samples import IGNORED, Samples, main_output
 from corollary.diagnose.subject import copied, quiet
+from corollary.diagnose.trace import WEIGHTED
 
 ROWS = 256
 
@@ -22,10 +23,7 @@ def _last_layer(exam: Exam, net: nn.Module) -> list[nn.Parameter]:
         return []
     parts = dict(net.named_modules())
     for c in reversed(exam.trace.calls):
-        if (
-            c.name in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
-            and c.where in parts
-        ):
+        if c.name in WEIGHTED - {"embedding", "embedding_bag"} and c.where in parts:
             own = list(parts[c.where].parameters(recurse=False))
             if own:
                 return own

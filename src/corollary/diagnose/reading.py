@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from corollary import errors
-from corollary.diagnose.samples import IGNORED, Samples
+from corollary.diagnose.samples import IGNORED, Samples, binds
 from corollary.diagnose.settings import OWNER, Settings
 from corollary.diagnose.subject import Subject, unwrapped
 
 __all__ = ["prepared", "read"]
 
 MOST = 20000  # rows read from a loader
+TARGETS = ("labels", "label", "targets", "target", "y")  # what they are called in a batch that is a dict
 
 
 def prepared(
@@ -36,11 +38,31 @@ def prepared(
         from corollary.diagnose.estimators import subject_of
 
         return subject_of(module, data, validation, loss, settings, history, initial, step)
-    train, valid = (None if d is None else shifted(module, read(d)) for d in (data, validation))
-    assert train is not None
+    train = shifted(module, read(data, module))
+    if validation is None and has_graph(data) and _mask(data, "val_mask") is not None:
+        valid = graph_samples(data, "val_mask")
+    else:
+        valid = None if validation is None else shifted(module, read(validation, module, "val_mask"))
+    a, b = train.x, None if valid is None else valid.x
+    tables = isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim == b.ndim == 2
+    if tables and a.is_floating_point() and a.shape[1] != b.shape[1]:
+        got = f"training X {tuple(a.shape)} and validation X {tuple(b.shape)}"
+        raise errors.value(OWNER, "validation must have the columns of the training data", got)
     return Subject(
-        module, train, valid, loss=loss, settings=settings, history=history, initial=initial, step=step
-    )
+        module, train, valid, loss=loss, settings=settings, history=history, initial=began(module, initial), step=step
+    )  # fmt: skip
+
+
+def began(module: nn.Module, initial: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the initial weights by the module's own names, without what wrappers put before them; None if none is known."""
+    own = dict(module.named_parameters())
+    found: dict[str, Any] = {}
+    for name, value in (initial or {}).items():
+        for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
+            if name not in own and name.removeprefix(prefix) in own:
+                name = name.removeprefix(prefix)
+        found[name] = value
+    return found if any(n in own for n in found) else None
 
 
 def shifted(module: nn.Module, samples: Samples) -> Samples:
@@ -53,30 +75,88 @@ def shifted(module: nn.Module, samples: Samples) -> Samples:
     return Samples(samples.args, samples.kwargs, ahead, samples.n)
 
 
-def read(data: Any) -> Samples:
-    """Return samples of (X, y), of X, of a loader or of a data set."""
+def read(data: Any, module: nn.Module | None = None, mask: str = "train_mask") -> Samples:
+    """Return samples of (X, y), of X, of a loader, of a data set or of a graph; the module's forward says what is an input."""
     if isinstance(data, Samples):
         return data
     if hasattr(data, "X") and hasattr(data, "y") and not isinstance(data, (tuple, list, Tensor)):
         return Samples.of(data.X, data.y)
+    if has_graph(data):
+        return graph_samples(data, mask)
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        return checked(Samples.of(*data))
+        return checked(named(Samples.of(*data), module))
     if isinstance(data, (tuple, list)) and len(data) == 1:
-        return checked(Samples.of(data[0]))
+        return checked(named(Samples.of(data[0]), module))
+    if isinstance(data, (tuple, list)) and len(data) > 2 and _rows_alike(data):
+        taken = _inputs(data, module)
+        return checked(Samples.of(tuple(data[:taken]) if taken > 1 else data[0], data[taken]))
     if isinstance(data, (Tensor, np.ndarray, Mapping)) or hasattr(data, "to_numpy"):
-        return checked(Samples.of(data))
+        return checked(named(Samples.of(data), module))
     if isinstance(data, torch.utils.data.Dataset) and hasattr(data, "__len__"):
         data = torch.utils.data.DataLoader(data, batch_size=256)
-    if hasattr(data, "__iter__"):
-        return joined(data)
+    if hasattr(data, "__iter__") and not isinstance(data, str):
+        return joined(data, module)
     raise errors.kind(OWNER, "data must be (X, y), X, a loader or a data set", type(data).__name__)
 
 
-def joined(loader: Any) -> Samples:
+def _rows_alike(parts: Any) -> bool:
+    """Whether all are arrays with as many rows: a batch of several inputs with its targets."""
+    sizes = {len(p) if isinstance(p, (Tensor, np.ndarray)) and p.ndim else -1 for p in parts}
+    return len(sizes) == 1 and sizes != {-1}
+
+
+def _inputs(parts: Any, module: nn.Module | None) -> int:
+    """Return how many parts of a batch are inputs: all but the last, or fewer if the module takes fewer."""
+    last = len(parts) - 1
+    if module is None:
+        return last
+    signature = inspect.signature(module.forward)
+    return next((k for k in range(last, 0, -1) if binds(signature, *parts[:k])), last)
+
+
+def named(samples: Samples, module: nn.Module | None) -> Samples:
+    """Return samples of a dict with the targets taken from it, and without what the module's forward does not take."""
+    if not samples.kwargs or module is None:
+        return samples
+    signature = inspect.signature(module.forward)
+    names = set(signature.parameters)
+    inputs, y, n = dict(samples.kwargs), samples.y, samples.n
+    for key in TARGETS:
+        if y is None and key in inputs and key not in names and len(inputs) > 1:
+            y = inputs.pop(key)
+            n = len(y) if isinstance(y, Tensor) and y.ndim else n
+    every = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    if not every and names & set(inputs):
+        inputs = {k: v for k, v in inputs.items() if k in names}
+    if len(inputs) == 1 and not every and not names & set(inputs):
+        return Samples(list(inputs.values()), {}, y, n)
+    return Samples(samples.args, inputs, y, n)
+
+
+def has_graph(data: Any) -> bool:
+    """Whether it is an object that holds a graph, as those of PyTorch Geometric do."""
+    parts = [getattr(data, name, None) for name in ("x", "edge_index", "y")]
+    return all(isinstance(t, Tensor) for t in parts)
+
+
+def graph_samples(data: Any, mask: str) -> Samples:
+    """Return the nodes of a graph; those outside of a mask that it may hold are not counted."""
+    y, keep = data.y.detach().clone(), _mask(data, mask)
+    if keep is not None and len(y) == len(keep):
+        y[~keep] = IGNORED
+    return Samples([data.x.detach(), data.edge_index], {}, y, len(y), like=data)
+
+
+def _mask(data: Any, name: str) -> Tensor | None:
+    keep = getattr(data, name, None)
+    return keep if isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.ndim == 1 else None
+
+
+def joined(loader: Any, module: nn.Module | None = None) -> Samples:
     """Return the batches of a loader as one."""
     parts, rows = [], 0
     for batch in loader:
-        part = read(batch) if not isinstance(batch, Samples) else batch
+        part = read(batch, module)
         parts.append(part)
         rows += part.n
         if rows >= MOST:

@@ -36,11 +36,12 @@ def relation(exam: Exam) -> None:
         "own": own,
         "chance": base.chance,
     }
-    if _other_codes(exam, base, own):
+    if _other_codes(exam, base, own) or _mixed_up(exam, base, own, gain_needed):
         return
     model = _gain(exam)
     if model > max(0.15, 2 * gain_needed):
-        if learned:
+        reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+        if learned or reached > gain_needed:  # wrong targets hide what can be learned from other wrong ones
             _noise_or_block(exam, base)
         return
     if learned and base.gain > 0.1:
@@ -78,6 +79,22 @@ def _other_codes(exam: Exam, base: Baselines, own: float) -> bool:
     said = (
         f"training and validation targets can each be learned from their inputs ({base.gain:.2f} and {own:.2f}), "
         f"but not the ones from the others ({reached:.2f})"
+    )
+    exam.find("misaligned-labels", reached, said, where="validation targets")
+    return True
+
+
+def _mixed_up(exam: Exam, base: Baselines, own: float, needed: float) -> bool:
+    """Whether training targets can be learned, and those of validation neither from training nor from themselves."""
+    reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+    known = np.isfinite(own) and np.isfinite(reached) and not exam.has("distribution-shift")
+    if not known or base.gain < max(0.3, 2 * needed) or max(own, reached, _gain(exam)) > 0.25 * base.gain:
+        return False
+    if base.labels is not None and _ranked(baselines(base.valid_problem, None, 30)):
+        return False
+    said = (
+        f"training targets can be learned from their inputs (gain {base.gain:.2f}), those of validation neither by what was "
+        f"learned there ({reached:.2f}) nor from each other ({own:.2f})"
     )
     exam.find("misaligned-labels", reached, said, where="validation targets")
     return True

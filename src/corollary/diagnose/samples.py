@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["IGNORED", "Samples", "joined", "kept", "main_output", "with_main"]
+__all__ = ["IGNORED", "Samples", "binds", "joined", "kept", "main_output", "with_main"]
 
 IGNORED = -100  # labels that are not counted, as in torch
 NAMED = (
@@ -51,6 +51,7 @@ class Samples:
     y: Any
     n: int
     packed: bool = False  # whether the module takes its inputs as the one tuple or dict they came in
+    like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
 
     @classmethod
     def of(cls, X: Any, y: Any = None) -> Samples:
@@ -132,7 +133,11 @@ class Samples:
 
     @property
     def inputs(self) -> Any:
-        """The inputs as they were handed over: one, a tuple or a dict."""
+        """The inputs as they were handed over: one, a tuple or a dict, or an object that holds a graph."""
+        if self.like is not None:
+            made = copy.copy(self.like)
+            made.x, made.edge_index = self.args
+            return made
         return (
             dict(self.kwargs) if not self.args else self.args[0] if len(self.args) == 1 else tuple(self.args)
         )
@@ -144,9 +149,9 @@ class Samples:
         except (TypeError, ValueError):
             return self
         plain = not self.kwargs and len(self.args) < 2
-        if plain or _binds(signature, *self.args, **self.kwargs):
-            return self
-        return replace(self, packed=_binds(signature, None))
+        if plain or binds(signature, *self.args, **self.kwargs):
+            return replace(self, like=None)
+        return replace(self, packed=binds(signature, None))
 
     @property
     def named(self) -> list[tuple[str, Tensor]]:
@@ -181,7 +186,8 @@ class Samples:
         return replace(self, kwargs={**self.kwargs, next(iter(self.kwargs)): x})
 
 
-def _binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+def binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+    """Whether a function can be called with such arguments."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from corollary.diagnose.columns import columns
@@ -31,9 +32,10 @@ def sizes(x: Tensor) -> np.ndarray:
 
 
 def unscaled_inputs(exam: Exam) -> None:
-    """Features whose size, where they enter the first weights, is far from one."""
+    """Features whose size, where they enter the first weights, is far from one; of further inputs, as they are given."""
     s = exam.subject
     x = s.train.x
+    _further(exam)
     if not isinstance(x, Tensor) or not x.is_floating_point() or s.train.n < 4:
         return
     entering = x
@@ -69,6 +71,28 @@ def unscaled_inputs(exam: Exam) -> None:
         exam.find("unscaled-inputs", largest, said, where=where, evidence=evidence, repair=repair)
     elif largest > LARGE or largest < SMALL:
         exam.facts["scale suspected"] = (largest, said, where, evidence, repair)
+
+
+def _further(exam: Exam) -> None:
+    """Real inputs beside the first one that nothing normalises."""
+    samples = exam.subject.train
+    if samples.whole or exam.trace is None:
+        return
+    normed = [
+        tuple(c.entered.shape[1:])
+        for c in exam.trace.calls
+        if c.name in NORMS and isinstance(c.entered, Tensor)
+    ]
+    for name, t in samples.named:
+        rows = t.ndim >= 2 and len(t) == samples.n and t.is_floating_point() and t.layout == torch.strided
+        if t is samples.x or not rows or tuple(t.shape[1:]) in normed:
+            continue
+        typical = sizes(t)
+        largest = float(typical.max(initial=0.0))
+        if largest > PLAIN or 0 < largest < SMALL / 10:
+            said = f"features of {name} are of size {typical.min():.3g} to {largest:.3g}; a start expects about 1"
+            where = f"{name}, column {int(typical.argmax())}" if t.ndim == 2 else name
+            exam.find("unscaled-inputs", largest, said, where=where, evidence={"sizes": typical[:200]})
 
 
 def unscaled_targets(exam: Exam) -> None:

@@ -42,7 +42,7 @@ class Settings:
             )
         name = type(optimizer).__name__.lower()
         first = groups[0]
-        rates = [float(max(g["lr"], g.get("initial_lr", 0.0))) for g in groups]
+        rates = [float(max(g["lr"], g.get("initial_lr", 0.0), g.get("max_lr", 0.0))) for g in groups]
         steps = [int(s["step"]) for s in optimizer.state.values() if "step" in s]
         return cls(
             name,

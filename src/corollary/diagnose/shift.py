@@ -14,6 +14,7 @@ from corollary.diagnose.samples import Samples
 __all__ = ["shift"]
 
 COMPARED = 700  # rows of each part
+WIDER = np.log(1.6)  # of the middle spread of a column, from which other values are usual there
 
 
 def shift(exam: Exam) -> None:
@@ -55,7 +56,36 @@ def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, f
     critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
-    return (auc, distance, column) if strong or single else None
+    wide = _other_spread(A, B, a, b)
+    if wide is not None and not (strong or single):
+        exam.facts["other spread"] = wide
+        distance, column = (
+            max(distance, float(ks_2samp(A[:, wide], B[:, wide], method="asymp").statistic)),
+            wide,
+        )
+    return (auc, distance, column) if strong or single or wide is not None else None
+
+
+def _other_spread(A: np.ndarray, B: np.ndarray, a: float, b: float) -> int | None:
+    """Return the column whose middle spread differs most, if chance does not explain it; a column of few values has none."""
+    few = np.array([min(len(np.unique(u)), len(np.unique(v))) < 0.5 * len(v) for u, v in zip(A.T, B.T)])
+    (wide, error), (other, error_b) = _spread(A, a), _spread(B, b)
+    alive = ~few & (wide > 0) & (other > 0)
+    off = np.abs(np.log(np.where(alive, other, 1.0) / np.where(alive, wide, 1.0)))
+    clear = alive & (off > WIDER) & (off > 6 * np.hypot(error, error_b))
+    return int(np.where(clear, off, 0.0).argmax()) if clear.any() else None
+
+
+def _spread(A: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return the ranges between the quantiles at a tenth and nine tenths, and the standard errors of their logarithms.
+
+    A quantile at :math:`p` of :math:`n` numbers with density :math:`f` there has the standard error
+    :math:`\sqrt{p (1 - p) / n} / f`; the density is that between the quantiles at :math:`p \pm 0.05`.
+    """
+    q = np.percentile(A, [5, 10, 15, 85, 90, 95], axis=0)
+    wide = q[4] - q[1]
+    error = np.sqrt(0.09 / max(n, 1.0)) * np.hypot(q[2] - q[0], q[5] - q[3]) / 0.1
+    return wide, error / np.maximum(wide, 1e-12)
 
 
 def _once(samples: Samples) -> np.ndarray:

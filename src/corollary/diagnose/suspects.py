@@ -16,6 +16,7 @@ __all__ = ["suspects"]
 
 BEHIND = 0.1  # of what is possible: what a failing model gains less than simple models
 FAR = 0.2  # the same, of a model in which no rule has found a fault
+PLAIN = 0.3  # the same, where the failure alone is reason enough to name what most often is behind it
 SHOWN = 3
 UNSURE = 0.4
 
@@ -42,6 +43,13 @@ TABLE: tuple[tuple[str, Callable[[dict[str, Any]], float], float, str], ...] = (
     (DECAY, lambda f: _weights(f, "decayed", 0.0), 0.25, "the loss pulls the weights from zero (cosine {:.2g})"),
     (LARGE, lambda f: _weights(f, "ratio", 0.0), 1.8, "weights are {:.2g} times as large as drawn"),
     (SMALL, lambda f: -_weights(f, "beyond", 1.0), -0.1, "{:.0%} of the weights have left where they were drawn"),
+    ("bottleneck", lambda f: _narrow(f), 4.0, "a layer is {:.2g} times narrower than those around it"),
+    ("oversmoothing", lambda f: float(f.get("hops", 0)), 4.0, "nodes are averaged over {:.0f} edges"),
+    ("class-imbalance", lambda f: -_rarest(f), -0.1, "the rarest class has {:.0%} of the rows"),
+    ("capacity-too-small", lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
+    ("overfit", lambda f: f.get("gap", {}).get("score", 0.0), 0.04, "training rows gain {:.2g} more than validation rows"),
+    (LARGE, lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
+    (SMALL, lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
 )  # fmt: skip
 
 
@@ -55,6 +63,15 @@ def _gain(facts: dict[str, Any], cause: str) -> float:
 
 def _weights(facts: dict[str, Any], name: str, default: float) -> float:
     return float(facts.get("weights", {}).get(name, default))
+
+
+def _narrow(facts: dict[str, Any]) -> float:
+    _, width, before, after = facts.get("narrowest", ("", 1, 0, 0))
+    return float(min(before, after) / max(width, 1))
+
+
+def _rarest(facts: dict[str, Any]) -> float:
+    return float(min(facts.get("class shares", {0: 1.0}).values()))
 
 
 def _dead(facts: dict[str, Any]) -> float:
@@ -83,8 +100,11 @@ def suspects(exam: Exam) -> None:
     ):
         return
     theirs = max(base.gain, (base.valid_score - base.chance) / max(1e-9, 1 - base.chance))
-    if not theirs - exam.gain > (BEHIND if exam.findings else FAR):
+    behind = theirs - exam.gain
+    if not behind > (BEHIND if exam.findings else FAR):
         return
+    own = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
+    exam.facts["short"] = theirs - own if exam.findings or behind > PLAIN else 0.0
     for cause, value, said in _beyond(exam.facts):
         if len(exam.findings) >= SHOWN:
             return

@@ -75,12 +75,16 @@ class _Recorder(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in ("clamp", "clamp_min", "clamp_min_", "maximum") and _rectifies(name, args, kwargs):
             name = "relu"
+        if name in PRODUCTS and any(isinstance(a, nn.Parameter) for a in args):
+            name = "linear"  # by hand
         if name in KNOWN:
             first = main_output(out)
             if isinstance(first, Tensor) and first.is_floating_point():
                 if name in WEIGHTED:
                     self.convolved = name.startswith("conv")
-                entered = next((a for a in args if isinstance(a, Tensor)), kwargs.get("input"))
+                given = [a for a in args if isinstance(a, Tensor)]
+                given = [a for a in given if not isinstance(a, nn.Parameter)] or given
+                entered = given[0] if given else kwargs.get("input")
                 options = {}
                 if name in RANDOM:
                     p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
@@ -32,7 +32,7 @@ class Trials:
             self.steps = max(25, self.steps // 2)
         self.usual = {
             "optimizer": s.optimizer or "adam", "rate": s.learning_rate or GOOD, "weight_decay": s.weight_decay or 0.0,
-            "momentum": s.momentum, "decoupled": s.decoupled, "batch_size": self.batch,
+            "momentum": s.momentum, "decoupled": s.decoupled, "batch_size": self.batch, "options": s.options,
         }  # fmt: skip
 
     def run(
@@ -55,6 +55,7 @@ class Trials:
                 m.dropout = dropout
         steps = changes.pop("steps", self.steps)
         options = {**self.usual, **changes}
+        options["still"] = dropout == 0 and "noise of training" in self.exam.facts
         for key, p in net.named_parameters():
             p.requires_grad_(p.is_floating_point() and key not in frozen)
         return self.lab.run(name, net, steps=steps, dropout=dropout, **options)
@@ -68,6 +69,7 @@ class Trials:
             "batch_size": 32,
             "anneal": True,
             "dropout": 0.0,
+            "options": {},
         }
         return self.run(name, start, **{**options, **changes})
 
@@ -124,8 +126,30 @@ def dropout_rate(exam: Exam) -> float:
         modules += [c.options["p"] for c in calls if c.options.get("active")]
     except Exception:
         pass
-    exam.facts["dropout"] = max(modules, default=0.0)
+    exam.facts["dropout"] = max(modules, default=0.0) or _noise_of_training(exam)
     return float(exam.facts["dropout"])
+
+
+def _noise_of_training(exam: Exam) -> float:
+    r"""Return the rate of dropout that would make outputs as random as they are in training mode by other means.
+
+    Dropout at rate :math:`p` adds noise of variance :math:`p / (1 - p)` to a unit of size one. A code that is drawn is
+    meant so.
+    """
+    s = exam.subject
+    if not isinstance(s.output, Tensor) or any(hasattr(s.net, n) for n in ("encode", "sample")):
+        return 0.0
+    rows, outs = s.train.first(256), []
+    for seed in (1, 2):
+        net = s.twin().train()
+        with torch.no_grad(), quiet(net):
+            torch.manual_seed(seed)
+            outs.append(s.call(net, rows).float())
+    noise = float((outs[0] - outs[1]).square().mean()) / 2
+    if noise <= 1e-6 * float(s.output.float().var()):
+        return 0.0
+    exam.facts["noise of training"] = share = noise / (noise + float(s.output.float().var()))
+    return share
 
 
 TOLD = {

@@ -20,6 +20,7 @@ from corollary.diagnose.weights import untouched, weights_state
 __all__ = ["dead_units", "doubtful_units", "saturated"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
+ENDED = 0.35  # share of a layer's activations at their ends that no usual start has
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 
 
@@ -165,8 +166,29 @@ def saturated(exam: Exam) -> None:
             return
         said = f"{worst:.0%} of the activations of {where or 'a squashing layer'} are at an end, where the slope is below 0.02"
         said += "" if began is None else f"; at the start {began:.0%} were"
+        if _by_inputs(exam):
+            return
         exam.find("saturated-units", worst, said, where=where, sure=0.9 if worst > 0.5 else 0.8,
                   repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
+
+
+def _by_inputs(exam: Exam) -> bool:
+    """Whether inputs of unusual size bring any start to the ends: then newly drawn weights are there too."""
+    suspected = exam.facts.get("scale suspected")
+    if suspected is None:
+        return False
+    with quiet(exam.subject.given):
+        torch.manual_seed(0)
+        net = exam.subject.twin("new")
+    t = exam.traced(net)
+    usual = max((r[1] for r in flat_share(t) + flat_cells(net, t)), default=0.0)
+    exam.facts["saturated at a usual start"] = usual
+    if usual <= ENDED:
+        return False
+    size, said, where, evidence, repair = suspected
+    said += f"; with newly drawn weights {usual:.0%} of the activations of a layer are at an end"
+    exam.find("unscaled-inputs", size, said, where=where, evidence=evidence, repair=repair, sure=0.9)
+    return True
 
 
 def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:

@@ -1,0 +1,170 @@
+"""What a loss rewards: the user's own function is asked about right answers, wrong ones and none, in several forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from corollary.diagnose.exam import Exam
+from corollary.diagnose.objectives import Criterion
+from corollary.diagnose.samples import IGNORED, with_main
+
+__all__ = ["best_output", "class_axis", "ideal", "takes_logits"]
+
+UNIT = 1e-3  # how near to one the sums of probabilities are
+SIZES = (
+    6.0,
+    4.0,
+    2.5,
+)  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
+PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
+
+
+def class_axis(z: Tensor, y: Tensor) -> int:
+    """Return the axis of an output on which its classes lie."""
+    if (
+        z.ndim > 2
+        and not y.is_floating_point()
+        and z.shape[:-1] == y.shape
+        and (z.shape[0], *z.shape[2:]) != tuple(y.shape)
+    ):
+        return z.ndim - 1
+    return 1
+
+
+def ideal(z: Tensor, y: Tensor) -> Tensor | None:
+    """Return right answers in the form of an output: one where it should be sure, zero elsewhere; None where there is no such."""
+    if not y.is_floating_point() and y.ndim == 2 and y.shape[1] == 1 and z.ndim == 2 and z.shape[1] > 1:
+        y = y[:, 0]
+    if not y.is_floating_point() and z.ndim == y.ndim + 1 and z.shape[class_axis(z, y)] > 1:
+        axis = class_axis(z, y)
+        k = z.shape[axis]
+        made = F.one_hot(y.long().clamp(0, k - 1), k).float().movedim(-1, axis)
+        return made if made.shape == z.shape else None
+    if z.numel() != y.numel():
+        return None
+    t = y.reshape(z.shape).float()
+    return torch.where(t == IGNORED, 0.0, t)
+
+
+def takes_logits(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
+    """Whether right logits are better than right probabilities by far: then the loss makes probabilities of what it gets."""
+    right = ideal(z, y)
+    if right is None or not bool(((right == 0) | (right == 1)).all()):
+        return False
+    nearly = right * (1 - 2e-6) + 1e-6
+    try:
+        with torch.no_grad():
+            given = float(criterion(with_main(out, nearly.to(z)), y))
+            logits = [float(criterion(with_main(out, (size * (2 * right - 1)).to(z)), y)) for size in SIZES]
+    except Exception:
+        return False
+    least = min(logits)
+    sound = (
+        bool(np.isfinite([given, *logits]).all()) and least >= 0
+    )  # a logarithm of numbers above one is below zero
+    return sound and (given - least > PLAIN or (given > PLAIN / 5 and least < given / 2))
+
+
+def best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
+    """Ask the user's loss about right outputs, as sure as it likes them best, about wrong ones and about none."""
+    s = exam.subject
+    if s.task == "regression" and not isinstance(s.output, Tensor):
+        return  # which part is the answer is not known
+    asked = _right_and_wrong(s.task, z, y)
+    if asked is None:
+        return
+    right, none, wrong = asked
+    mixed = [o[torch.from_numpy(np.random.default_rng(0).permutation(len(o)))] for o in right]
+    with torch.no_grad():
+        try:
+            losses = [
+                float(s.criterion(with_main(s.output, o.to(z)), y)) for o in (*right, none, *wrong, *mixed)
+            ]
+        except Exception:
+            return
+    sizes, flat = len(right), losses[len(right)]
+    best = int(np.argmin(losses[:sizes]))
+    good, bad, shuffled = losses[best], losses[sizes + 1 + best], losses[2 * sizes + 1 + best]
+    exam.facts["loss of right, none, wrong"] = [good, flat, bad]
+    slack = 1e-6 * (1 + abs(flat))
+    cancels = not torch.equal(mixed[best], right[best]) and abs(shuffled - good) <= 1e-4 * abs(bad - good)
+    over_rows = s.task == "classes" and _no_class_counts(exam, z, y, right[best], good)
+    if good <= bad - slack and good <= flat + slack and not cancels and not over_rows:
+        return
+    if s.task == "regression" and _rewards(exam, z, y):
+        return
+    said = (
+        f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
+        "it does not reward being right"
+    )
+    if cancels:
+        said = f"the loss of right answers is {good:.3g}, and the same if they are given to other rows: errors cancel"
+    if over_rows:
+        said = "the loss stays the same if one class is favoured in all rows: its softmax runs over rows, not classes"
+    exam.find("wrong-loss", good - bad, said, where="loss")
+
+
+def _no_class_counts(exam: Exam, z: Tensor, y: Tensor, right: Tensor, good: float) -> bool:
+    """Whether outputs that favour one class in all rows are as good as right ones."""
+    axis = class_axis(z, y)
+    favour = torch.zeros([z.shape[axis] if i == axis else 1 for i in range(z.ndim)])
+    favour.select(axis, 0).fill_(3.0)
+    with torch.no_grad():
+        favoured = float(exam.subject.criterion(with_main(exam.subject.output, (right + favour).to(z)), y))
+    return abs(favoured - good) <= 1e-5 * (1 + abs(good))
+
+
+def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor]] | None:
+    """Return right outputs, one that says nothing, and wrong ones, in the form of the net's own outputs.
+
+    Of logits they come in several sizes: a loss with label smoothing is least at one that is less than sure.
+    """
+    if task == "classes" and not y.is_floating_point() and z.ndim >= 2:
+        good = ideal(z, y)
+        if good is None:
+            return None
+        axis = class_axis(z, y)
+        k = z.shape[axis]
+        bad, none = good.roll(1, axis), torch.zeros_like(good)
+        if bool((z >= 0).all()) and float((z.sum(axis) - 1).abs().max()) < UNIT:  # probabilities
+            return [good * 0.98 + 0.02 / k], none + 1 / k, [bad * 0.98 + 0.02 / k]
+        if bool((z <= 0).all()) and float(z.logsumexp(axis).abs().max()) < UNIT:
+            logs = [[(size * o).log_softmax(axis) for size in SIZES] for o in (good, bad)]
+            return logs[0], none.log_softmax(axis), logs[1]
+        return [size * good for size in SIZES], none, [size * bad for size in SIZES]
+    if task not in ("regression", "binary", "multilabel") or z.numel() != y.numel():
+        return None
+    t = y.reshape(z.shape).float()
+    if task == "regression":
+        noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * (float(t.std()) or 1.0)
+        return [t], t + noise, [t + 3 * noise]
+    if bool(((z >= 0) & (z <= 1)).all()):
+        return [t * 0.98 + 0.01], torch.full_like(t, 0.5), [(1 - t) * 0.98 + 0.01]
+    return [size * (2 * t - 1) for size in SIZES], torch.zeros_like(t), [size * (1 - 2 * t) for size in SIZES]
+
+
+def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """Whether the outputs that minimise a loss of numbers rise with the targets: they may be their logarithms."""
+    free = torch.zeros_like(z).requires_grad_(True)
+    descent = torch.optim.Adam([free], 0.1)
+    with torch.enable_grad():
+        for _ in range(100):
+            descent.zero_grad()
+            loss = exam.subject.criterion(free, y)
+            if not loss.requires_grad or not bool(torch.isfinite(loss)):
+                return False
+            loss.backward()
+            descent.step()
+        if bool((y >= 0).all()):  # outputs may be logarithms of the answers
+            least = float(exam.subject.criterion(y.reshape(z.shape).float().clamp_min(0.05).log(), y))
+            exam.subject.criterion.logarithms = least < float(loss) + 0.1 * abs(float(loss))
+            exam.__dict__.pop("performance", None)
+    a, b = free.detach().reshape(-1).numpy(), y.reshape(-1).float().numpy()
+    rank = lambda v: v.argsort().argsort()  # noqa: E731
+    distinct = len(np.unique(b)) > 1 and float(a.std()) > 1e-6
+    return bool(distinct and np.corrcoef(rank(a + 1e-9 * b), rank(b))[0, 1] > 0.9)
