@@ -464,3 +464,29 @@ def test_models_without_a_gradient_say_so():
 
     with pytest.raises(ValueError, match="the classifier must have a gradient; got DecisionTreeClassifier"):
         pgd(DecisionTreeClassifier().fit(X, Y), X)
+
+
+class Cut(torch.nn.Module):
+    """A network that cuts its inputs off from torch's graph; its weights have gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.last(x.detach())
+
+
+@pytest.mark.parametrize("call", [attack.pgd, attack.fgsm, attack.deepfool])
+def test_logits_that_are_cut_off_from_the_inputs_say_so(call):
+    options = {} if call is attack.deepfool else {"eps": 0.1}
+    options |= {"steps": 2} if call is attack.pgd else {}
+    with pytest.raises(
+        ValueError, match=r"the logits must have a gradient by the inputs; got .*Leave out detach"
+    ):
+        call(Cut().eval(), torch.zeros(2, 2), bounds=None, **options)
+
+
+def test_the_score_of_an_input_of_zeros_is_infinite():
+    found = attack.deepfool(torch.nn.Linear(2, 2).eval(), torch.zeros(2, 2), bounds=None)
+    assert found.success.all() and found.robustness == np.inf

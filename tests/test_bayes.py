@@ -5,10 +5,12 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import chi2
+from sklearn.base import clone
 
 import corollary
 from bayes_reference import EFFECTS, ERRORS, regression_data
@@ -387,6 +389,15 @@ def test_a_time_limit_in_the_warm_up_leaves_no_draws_and_a_word():
     assert sampler.draws_.shape == (2, 0, 2)
     with pytest.raises(ValueError, match="at least 4 draws; got 2 chains of 0"):
         sampler.summary()
+
+
+def test_data_frames_as_starts_and_data():
+    """pandas gives out memory that must not be written to, of which torch warns: an error here."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 2)))
+    posterior = bayes.Posterior(lambda t: -t.square().sum(1), lambda t, x: -0.5 * (t @ x.T).square(), frame)
+    sampler = bayes.HMC(2, 5, 5, random_state=0).fit(posterior, pd.DataFrame(np.zeros((2, 2))))
+    plain = bayes.Posterior(posterior.log_prior, posterior.log_likelihood, frame.to_numpy(copy=True))
+    assert np.array_equal(sampler.draws_, clone(sampler).fit(plain, np.zeros((2, 2))).draws_)
 
 
 def test_types_and_starts():

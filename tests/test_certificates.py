@@ -115,6 +115,8 @@ def test_certified_radii_are_exact_for_lines_and_below_every_attack(model):
     assert (found.distance >= radius - 1e-9).all()
     one = nn.Sequential(linear([2.0, 0.0]), nn.Flatten(0))
     np.testing.assert_allclose(theory.certified_radius(one, torch.tensor([[0.5, 9.0]]).double()), [0.5])
+    with pytest.raises(ValueError, match="labels must be among the model's 3 classes, 0 to 2; got 3"):
+        theory.certified_radius(line, x[:2], [1, 3])
 
 
 def test_a_convolutional_net_with_its_standardisation_is_bounded():

@@ -1,12 +1,13 @@
 """Curvature of any model's loss, and the rates that follow from it: whole Hessians, closed forms, theorems."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from corollary import MLPClassifier, theory
+from corollary import MLPClassifier, Training, theory
 from corollary.theory.convergence import constants, edge_of_stability
 from corollary.theory.hessian import Surface, density, eigenvalues, lanczos, sample_smoothness, trace
 from corollary.theory.rates import THEOREMS, decay
@@ -325,6 +326,21 @@ def test_edge_of_stability_on_a_quadratic_is_the_limit():
         ),
         (lambda: Surface(linear(), (X[:0], Y[:0])), ValueError, "data must have rows; got none"),
         (
+            lambda: Surface(linear(), (X[:, :1], Y)).value(),
+            ValueError,
+            r"take inputs of shape \(1,\), .*; got RuntimeError: mat1",
+        ),
+        (
+            lambda: Surface(nn.Linear(X.shape[1], 2).double(), (X, np.full(len(X), 5))).slope(),
+            ValueError,
+            "and the loss its outputs and the targets; got IndexError: Target 5 is out of bounds",
+        ),
+        (
+            lambda: Surface(linear(), (X, np.full(len(X), "a"))),
+            TypeError,
+            "inputs and targets must be numbers; got dtype <U1. Pass class numbers, or a fitted classifier",
+        ),
+        (
             lambda: Surface(linear(), (X, Y), "squarred"),
             ValueError,
             "no loss named 'squarred'. Closest: 'squared'",
@@ -366,3 +382,14 @@ def test_names():
     assert set(THEOREMS) == {"gd", "heavy-ball", "nesterov", "newton", "sgd", "svrg"}
     assert theory.constants is theory.convergence.constants is constants
     assert theory.decay is theory.rates.decay is decay
+
+
+def test_labels_of_a_classifier_are_its_classes():
+    """A fitted classifier is asked with the labels it knows, in any container; a module with class numbers."""
+    table = np.random.default_rng(0).normal(size=(40, 3))
+    labels = np.where(table[:, 0] > 0, "right", "left")
+    model = MLPClassifier((4,), training=Training(epochs=3), random_state=0).fit(table, labels)
+    codes = Surface(model.module_, (table, (labels == "right").astype(int))).value()
+    assert Surface(model, (pd.DataFrame(table), pd.Series(labels))).value() == codes
+    with pytest.raises(ValueError, match="labels must be among those of the first fit .*; got 'up'"):
+        Surface(model, (table, np.full(40, "up")))

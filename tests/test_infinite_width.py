@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.linalg import expm
+from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 from torch import nn
@@ -438,6 +440,25 @@ def test_empirical_refuses():
         ntk.empirical(nn.Sequential(nn.Linear(2, 6), Whole()), X)
     with pytest.raises(ValueError, match="depend on its own sample only"):
         ntk.empirical(nn.Sequential(nn.Linear(2, 2), Centre()), rows(4, 2))
+    with pytest.raises(ValueError, match=r"samples of shape \(3,\); got RuntimeError: mat1 and mat2 shapes"):
+        ntk.empirical(nn.Linear(2, 1), X, np.zeros((2, 3)))
+    with pytest.raises(TypeError, match=r"must make one tensor of a batch of .*; got tuple. Wrap it"):
+        ntk.empirical(nn.GRU(2, 2, batch_first=True), np.zeros((2, 4, 2)))
+    with pytest.raises(
+        ValueError, match="K must have no negative eigenvalues, as every kernel does; got -1 beside 3"
+    ):
+        ntk.spectrum([[1.0, 2.0], [2.0, 1.0]])
+
+
+def test_data_frames_are_taken_as_arrays_are():
+    """pandas gives out memory that must not be written to, of which torch warns: an error here."""
+    X, net = rows(8, 3), nn.Linear(3, 1).double()
+    frame = pd.DataFrame(X)
+    torch.testing.assert_close(ntk.empirical(net, frame), ntk.empirical(net, X), rtol=0, atol=0)
+    for model in (NNGP(), NTKRegressor()):
+        assert np.array_equal(
+            clone(model).fit(frame, X[:, 0]).predict(frame), clone(model).fit(X, X[:, 0]).predict(X)
+        )
 
 
 class Whole(nn.Module):

@@ -471,6 +471,15 @@ def test_sets_of_the_wrong_kind():
         Projected([torch.zeros(2)], radius=1.0)
 
 
+def test_newton_takes_a_closure_that_calls_backward():
+    """The closure of torch's own optimisers gives the steps of one that only returns the loss."""
+    a, b = (parameter((3.0, -1.0, 2.0, 1.0)) for _ in range(2))
+    plain, usual = Newton([a]), Newton([b])
+    for _ in range(3):
+        losses = plain.step(lambda: logistic(a)), usual.step(differentiated(usual, lambda: logistic(b)))
+        assert losses[0] == losses[1] and torch.equal(a, b)
+
+
 @pytest.mark.parametrize("make", [SVRG, Newton, ExtraGradient])
 def test_a_missing_closure_is_named(make):
     with pytest.raises(TypeError, match=f"{make.__name__}: step needs a closure"):
@@ -484,10 +493,16 @@ def test_closures_that_do_not_fit():
         ValueError, match="an anchor must be set before the first step; got none. Call anchor"
     ):
         svrg.step(differentiated(svrg, lambda: squares(w)))
+
+    def used_up():
+        loss = logistic(w)
+        torch.autograd.backward(loss)
+        return loss
+
     with pytest.raises(
-        ValueError, match=r"leave the graph of the loss; got one that is freed. Return .* backward\(\)"
+        ValueError, match=r"leave the graph of the loss; got one that is freed. Return .*loss.backward\(\)"
     ):
-        newton.step(differentiated(newton, lambda: logistic(w)))
+        newton.step(used_up)
     with pytest.raises(ValueError, match="must return the loss, one number that depends on params; got None"):
         newton.step(lambda: None)
     with pytest.raises(TypeError, match="Polyak's step needs the loss; got no closure"):

@@ -1,5 +1,6 @@
 """Counting against enumeration, piecewise linear functions exactly, bounds that hold."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -23,6 +24,13 @@ def points(n, d, seed=0):
 @pytest.mark.parametrize(("n", "d"), [(n, d) for n in range(1, 8) for d in (1, 2, 3)] + [(8, 3), (8, 4)])
 def test_cover_is_what_enumeration_finds(n, d):
     assert counting.cover(n, d) == counting.count_dichotomies(points(n, d))
+
+
+def test_counts_of_many_points_and_dimensions_end():
+    """Beyond n dimensions all 2^n labellings are there, however many dimensions; the sums are those of binomials."""
+    assert counting.cover(5, 10**15) == 2**5 and counting.zaslavsky(5, 10**15) == 2**5
+    assert counting.cover(300, 151) == 2 * sum(math.comb(299, i) for i in range(151))
+    assert counting.zaslavsky(300, 150) == sum(math.comb(300, i) for i in range(151))
 
 
 def test_dichotomies_by_drawing_half_spaces():
@@ -59,6 +67,10 @@ def test_counting_refuses():
         counting.cover(0, 2)
     with pytest.raises(ValueError, match="montufar: there must be at least one hidden layer"):
         counting.montufar([], 2)
+    with pytest.raises(ValueError, match=r"at least as wide as the 2 inputs; got 1. Count .* linear_regions"):
+        counting.montufar([1, 5], 2)
+    with pytest.raises(ValueError, match=r"widths\[0\] must be an integer of at least 1; got 2.5"):
+        counting.montufar([2.5, 3], 2)
     with pytest.raises(
         ValueError, match=r"at most 16 points to enumerate labellings; got 30: 2\^30. Take fewer"
     ):

@@ -80,9 +80,10 @@ class AttackResult:
 
     @property
     def robustness(self) -> float:
-        """The score rho: mean over the successes of the change's norm divided by the input's."""
+        """The score rho: mean over the successes of the change's norm divided by the input's; infinite if an input is zero."""
         won = np.asarray(to_numpy(self.success))
-        ratio = np.asarray(to_numpy(self.distance)) / np.asarray(to_numpy(self.size))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.asarray(to_numpy(self.distance)) / np.asarray(to_numpy(self.size))
         return float(ratio[won].mean()) if won.any() else float("inf")
 
 
@@ -144,6 +145,7 @@ class Attack(BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(random_state).randint(2**31 - 1)) if random_state is not None else None
         seed = int(np.random.default_rng().integers(2**31 - 1)) if seed is None else seed
         with torch.inference_mode(False), torch.enable_grad():  # whatever the caller's mode is
+            _check_gradient(given, name)
             return self._search(given, generator(seed, given.x.device))
 
     def _check_count(self, *names: str) -> None:
@@ -204,6 +206,16 @@ def _first(scores: Scores, x: Tensor, owner: str) -> Any:
         must = f"the model must take samples of shape {tuple(x.shape[1:])}, those of X, in a batch"
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise errors.value(owner, must, text.rstrip(".")) from error
+
+
+def _check_gradient(given: Given, owner: str) -> None:
+    """Raise if the logits do not depend on the inputs in a way that torch can differentiate."""
+    point = given.x[:1].clone().requires_grad_()
+    z = given.scores(point)
+    if not z.requires_grad or torch.autograd.grad(z.sum(), point, allow_unused=True)[0] is None:
+        must = "the logits must have a gradient by the inputs"
+        do = "Leave out detach(), no_grad() and NumPy inside the model."
+        raise errors.value(owner, must, "logits that torch cannot differentiate", do)
 
 
 def _module(model: nn.Module, X: Any, owner: str) -> tuple[Scores, Tensor, Callable[[Tensor], Any], None]:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.engine.run import current
+from corollary.validation import as_tensor
 
 __all__ = ["Posterior", "Target", "as_start"]
 
@@ -58,7 +59,9 @@ class Posterior:
 
     def __init__(self, log_prior: LogDensity, log_likelihood: Callable[..., Tensor], *data: Any) -> None:
         self.log_prior, self.log_likelihood = log_prior, log_likelihood
-        self.data = tuple(torch.as_tensor(part) for part in data)
+        self.data = tuple(
+            as_tensor(part) if hasattr(part, "__array__") else torch.as_tensor(part) for part in data
+        )
         lengths = {len(part) if part.ndim else 0 for part in self.data}
         if len(lengths) != 1 or 0 in lengths:
             got = [tuple(part.shape) for part in self.data]
@@ -241,7 +244,9 @@ class Target:
 
 def as_start(start: Any, n_chains: int, owner: str, device: Any = "cpu") -> Tensor:
     """Return where each chain starts, (n_chains, d), from one point for all or one row each."""
-    given = start if isinstance(start, Tensor) else np.asarray(start)
+    given = (
+        start if isinstance(start, Tensor) else np.array(start)
+    )  # a copy: a data frame's values may be read-only
     if not isinstance(given, Tensor) and given.dtype.kind not in "fiub":
         raise errors.kind(owner, "start must hold numbers", f"{given.dtype} of shape {given.shape}")
     theta = torch.as_tensor(given)

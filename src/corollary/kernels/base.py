@@ -31,7 +31,7 @@ from corollary.engine.learner import Once, State
 from corollary.kernels import solvers
 from corollary.shapes import Array, Count, Dtype, List, Maybe, Number, Text
 from corollary.theory.infinite import ACTIVATIONS, MEMORY, ROOT_TWO, infinite_kernels
-from corollary.validation import to_numpy
+from corollary.validation import as_tensor, to_numpy
 
 __all__ = ["Wide"]
 
@@ -169,8 +169,8 @@ class Wide(Estimator):
     def _learner(self, data: Data) -> Any:
         if self.kernel_size is not None and self.kernel_size % 2 == 0:
             raise errors.value(type(self).__name__, "kernel_size must be odd", self.kernel_size)
-        X = torch.from_numpy(np.asarray(data.X, np.float64))
-        y = torch.from_numpy(np.ascontiguousarray(self._targets(data), np.float64))
+        X = as_tensor(np.asarray(data.X, np.float64))
+        y = as_tensor(np.asarray(self._targets(data), np.float64))
         self.n_outputs_ = y.shape[1]
         self.weight_std_, self.bias_std_ = float(self.weight_std), float(self.bias_std)
         self.alpha_ = float(self.alpha)
@@ -265,14 +265,14 @@ class Wide(Estimator):
 
     def _outputs(self, X: np.ndarray) -> np.ndarray:
         """Return the scaled outputs (n, k)."""
-        x, kept = torch.from_numpy(np.asarray(X, np.float64)), self._kept()
+        x, kept = as_tensor(np.asarray(X, np.float64)), self._kept()
         coef, block = torch.from_numpy(self.dual_coef_), max(1, MEMORY // (8 * len(kept)))
         parts = [self._kernel(part, kept) @ coef for part in x.split(block)]
         return torch.cat(parts).numpy() * self.target_scale_ + self.target_mean_  # type: ignore[no-any-return]
 
     def _covariance(self, X: np.ndarray) -> np.ndarray:
         """Return the posterior covariance (n, n) of the scaled outputs, eq. 1 of the solvers."""
-        x, kept = torch.from_numpy(np.asarray(X, np.float64)), self._kept()
+        x, kept = as_tensor(np.asarray(X, np.float64)), self._kept()
         cross = self._kernel(kept, x)
         if self.solver_ == "cg":
             few = self._nystrom(kept, torch.zeros(len(kept), 1, dtype=torch.float64), keep=True)

@@ -17,7 +17,7 @@ from corollary.kernels import solvers
 from corollary.kernels.base import Wide
 from corollary.shapes import Count, Maybe, Number
 from corollary.theory.infinite import ROOT_TWO
-from corollary.validation import as_given, finite, to_numpy
+from corollary.validation import as_given, as_tensor, finite, to_numpy
 
 __all__ = ["NNGP", "NTKRegressor"]
 
@@ -249,7 +249,7 @@ class NNGP(_WideRegressor):
             Whether to return also a dict of its derivatives by the logarithms of weight_std, bias_std and alpha.
         """
         check_is_fitted(self)
-        x = torch.from_numpy(np.asarray(self._query(X), np.float64))
+        x = as_tensor(np.asarray(self._query(X), np.float64))
         y = (np.asarray(to_numpy(y), np.float64).reshape(len(x), -1) - self.target_mean_) / self.target_scale_
         free = [name for name, size in self._spreads().items() if size > 0]
         theta = np.log([self._spreads()[name] for name in free])
@@ -333,7 +333,7 @@ class NTKRegressor(_WideRegressor):
         if self.solver_ != "cholesky":
             must = "the spread over starts needs solver='cholesky'"
             raise errors.value(type(self).__name__, must, repr(self.solver_))
-        x, kept = torch.from_numpy(np.asarray(X, np.float64)), self._kept()
+        x, kept = as_tensor(np.asarray(X, np.float64)), self._kept()
         cross = self._kernels(kept, x)
         a = solvers.solve(torch.from_numpy(self.factor_), cross.ntk)
         inside = self._kernels(kept).nngp @ a - cross.nngp

@@ -31,6 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.overrides import TorchFunctionMode
 
 from corollary import errors
 from corollary.optim.directions import (
@@ -194,8 +195,8 @@ class Newton(Looking):
     Notes
     -----
     ``step(closure)`` calls the closure with gradients once and, for the line search, a few times without. The closure returns the
-    loss and does **not** call ``backward``. A step costs up to ``max_iter`` products, each about two gradients; ``products``
-    says how many the last one took.
+    loss; ``loss.backward()`` in it, as other optimisers want it, is passed over, because the graph is needed. A step costs
+    up to ``max_iter`` products, each about two gradients; ``products`` says how many the last one took.
 
     Examples
     --------
@@ -229,7 +230,8 @@ class Newton(Looking):
         """Solve eq. 2, search the line, and write the direction."""
         params, group = [p for p in self.vectors() if p.requires_grad], self.param_groups[0]
         with torch.enable_grad():
-            loss = closure()
+            with _GraphKept():
+                loss = closure()
             flat = _differentiated(loss, params)
         curvature, g, self.products = hessian_product(flat, params), flat.detach(), 0
 
@@ -253,7 +255,8 @@ class Newton(Looking):
             with torch.no_grad():
                 for p, part in zip(params, parts):
                     p.sub_(part, alpha=step * rate)
-                found = float(closure())
+                with _GraphKept():
+                    found = float(closure())
             put(params, before)
             if found <= loss - ARMIJO * step * rate * slope:
                 break
@@ -261,9 +264,17 @@ class Newton(Looking):
         return step
 
 
+class _GraphKept(TorchFunctionMode):
+    """Inside the block ``Tensor.backward`` does nothing, so that the graph of the loss is not used up."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call torch's own function, unless it is ``backward``."""
+        return None if func is Tensor.backward else func(*args, **(kwargs or {}))
+
+
 def _differentiated(loss: Any, params: Sequence[Tensor]) -> Tensor:
     """Return the gradient with its graph; say so if the closure has used the graph up."""
-    do = "Return the loss from the closure without calling backward()."
+    do = "Return the loss from the closure, and differentiate by loss.backward() or not at all."
     if not isinstance(loss, Tensor) or not loss.requires_grad or loss.numel() != 1:
         got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise errors.value(

@@ -38,6 +38,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from corollary.errors import kind, value
+from corollary.validation import as_tensor
 
 __all__ = [
     "Certificate",
@@ -341,8 +342,8 @@ class StochasticNetwork(nn.Module):
 
     def _as_data(self, X: Any, y: Any) -> tuple[Tensor, Tensor, int]:
         like = self.means[0]
-        x = torch.as_tensor(X).to(like)
-        t = (y if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))).to(like.device)
+        x = (X if isinstance(X, Tensor) else as_tensor(np.asarray(X))).to(like)
+        t = (y if isinstance(y, Tensor) else as_tensor(np.asarray(y))).to(like.device)
         if len(x) != len(t) or t.ndim != 1 or t.is_floating_point():
             got = f"{len(x)} samples and labels of shape {tuple(t.shape)}"
             raise value("StochasticNetwork", "y must have one integer label per sample", got)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
-from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +72,7 @@ def cover(n: int, d: int) -> int:
     (14, True)
     """
     _whole("cover", n=n, d=d)
-    return 2 * sum(comb(int(n) - 1, i) for i in range(int(d)))
+    return 2 * _binomials(int(n) - 1, int(d) - 1)
 
 
 def zaslavsky(m: int, n: int) -> int:
@@ -85,7 +84,18 @@ def zaslavsky(m: int, n: int) -> int:
     [2, 4, 7, 11]
     """
     _whole("zaslavsky", m=m, n=n)
-    return sum(comb(int(m), i) for i in range(min(int(m), int(n)) + 1))
+    return _binomials(int(m), int(n))
+
+
+def _binomials(m: int, last: int) -> int:
+    """Return the sum of the binomial coefficients of m over 0, ..., last, each from the one before; all are 2^m."""
+    if last >= m:
+        return 1 << m
+    total = term = 1
+    for i in range(1, last + 1):
+        term = term * (m - i + 1) // i
+        total += term
+    return total
 
 
 def montufar(widths: Sequence[int], n: int) -> int:
@@ -96,13 +106,17 @@ def montufar(widths: Sequence[int], n: int) -> int:
     >>> montufar([4, 4, 4], 2), zaslavsky(12, 2)
     (176, 79)
     """
-    widths = [int(width) for width in widths]
-    if not widths:
+    if not len(widths):
         raise value("montufar", "there must be at least one hidden layer", "none")
     _whole("montufar", n=n, **{f"widths[{i}]": width for i, width in enumerate(widths)})
+    if len(widths) > 1 and min(widths) < n:
+        do = "Count the regions of a small net with linear_regions."
+        raise value(
+            "montufar", f"every hidden layer must be at least as wide as the {n} inputs", min(widths), do
+        )
     folds = 1
     for width in widths[:-1]:
-        folds *= (width // int(n)) ** int(n)
+        folds *= (int(width) // int(n)) ** int(n)
     return zaslavsky(widths[-1], n) * folds
 
 

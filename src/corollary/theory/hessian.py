@@ -35,7 +35,9 @@ from scipy.linalg import eigh_tridiagonal
 from torch import Tensor, nn
 
 from corollary import errors, losses
+from corollary.gradient import known_codes
 from corollary.optim.directions import flat_gradient, hessian_product, put
+from corollary.validation import as_tensor, to_numpy
 
 __all__ = [
     "Density",
@@ -112,31 +114,44 @@ class Surface:
             raise errors.value("Surface", "the model must have parameters to train", "none")
         self.size = sum(p.numel() for p in self.params)
         self.dtype, self.device = self.params[0].dtype, self.params[0].device
-        self.batches = self._read(data)
+        self.batches = self._read(data, model)
         self.rows = sum(len(x) for x, _ in self.batches)
         if not self.rows:
             raise errors.value("Surface", "data must have rows", "none")
         self.loss = self._criterion(loss)
         self.weight_decay = weight_decay
 
-    def _read(self, data: Any) -> list[tuple[Tensor, Tensor]]:
+    def _read(self, data: Any, model: Any) -> list[tuple[Tensor, Tensor]]:
         if hasattr(data, "X") and hasattr(data, "y"):
             data = (data.X, data.y)
         if isinstance(data, tuple) and len(data) == 2:
-            x, y = map(self._tensor, data)
+            x, y = self._tensor(data[0]), self._target(data[1], model)
             if len(x) != len(y):
                 raise errors.value("Surface", "X and y must have as many rows", f"{len(x)} and {len(y)}")
             return list(zip(x.split(CHUNK), y.split(CHUNK)))
         try:
-            return [(self._tensor(x), self._tensor(y)) for x, y in data]
+            return [(self._tensor(x), self._target(y, model)) for x, y in data]
         except (TypeError, ValueError) as error:
             do = "Pass (X, y), or an iterable of such pairs."
             raise errors.kind(
                 "Surface", "data must be inputs and targets", type(data).__name__, do
             ) from error
 
+    def _target(self, y: Any, model: Any) -> Tensor:
+        """Return targets; labels of a fitted classifier as the numbers of its classes."""
+        if hasattr(model, "classes_") and np.ndim(y := to_numpy(y)) == 1:
+            return self._tensor(known_codes(model, np.asarray(y)))
+        return self._tensor(y)
+
+    def _numbers(self, values: Any) -> np.ndarray:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiub":
+            do = "Pass class numbers, or a fitted classifier with the labels that it knows."
+            raise errors.kind("Surface", "inputs and targets must be numbers", f"dtype {array.dtype}", do)
+        return array
+
     def _tensor(self, values: Any) -> Tensor:
-        found = values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
+        found = values if isinstance(values, Tensor) else as_tensor(self._numbers(values))
         if found.is_floating_point():
             return found.to(self.device, self.dtype)
         return found.to(self.device, torch.int64 if found.dtype is not torch.bool else self.dtype)
@@ -154,14 +169,22 @@ class Surface:
 
     def on_batch(self, x: Tensor, y: Tensor, params: dict[str, Tensor] | None = None) -> Tensor:
         """Return the mean loss over some rows; ``params`` take the place of the model's own, by name."""
-        output = self.module(x) if params is None else torch.func.functional_call(self.module, params, (x,))
-        if y.is_floating_point() and output.ndim == y.ndim + 1 and output.shape[-1] == 1:
-            output = output.squeeze(-1)  # a column against a vector would be compared all with all
-        loss = self.loss(output, y).mean()
+        try:
+            loss = self._compared(x, y, params)
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            must = f"the model must take inputs of shape {tuple(x.shape[1:])}, and the loss its outputs and the targets"
+            got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            raise errors.value("Surface", must, got.rstrip(".")) from error
         if self.weight_decay:
             own = self.params if params is None else params.values()
             loss = loss + 0.5 * self.weight_decay * sum(p.square().sum() for p in own)
         return loss
+
+    def _compared(self, x: Tensor, y: Tensor, params: dict[str, Tensor] | None) -> Tensor:
+        output = self.module(x) if params is None else torch.func.functional_call(self.module, params, (x,))
+        if y.is_floating_point() and output.ndim == y.ndim + 1 and output.shape[-1] == 1:
+            output = output.squeeze(-1)  # a column against a vector would be compared all with all
+        return self.loss(output, y).mean()
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

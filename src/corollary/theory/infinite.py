@@ -51,6 +51,7 @@ from torch.nn import functional as F
 
 from corollary.errors import unknown, value
 from corollary.nn.activations import ALIASES, activation
+from corollary.validation import as_tensor
 
 __all__ = ["ACTIVATIONS", "Kernels", "ScaledLinear", "dual", "infinite_kernels", "wide_network"]
 
@@ -391,7 +392,7 @@ def _tiled(A: Tensor, B: Tensor, same: bool, net: dict[str, Any], memory: int) -
 
 
 def _as_input(X: Any, kernel_size: int | None) -> Tensor:
-    X = X if isinstance(X, Tensor) else torch.as_tensor(np.asarray(X, np.float64))
+    X = X if isinstance(X, Tensor) else as_tensor(np.asarray(X, np.float64))
     X = X if X.dtype == torch.float32 else X.double()
     if kernel_size is not None:
         if X.ndim != 4:

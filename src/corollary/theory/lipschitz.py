@@ -413,12 +413,15 @@ def certified_radius(model: Any, X: Any, y: Any = None) -> np.ndarray:
     found = radius.amin(1).numpy()
     if y is None:
         return found
-    named = np.asarray(getattr(model, "classes_", np.arange(z.shape[1])))[best.numpy()]
-    given = np.asarray(to_numpy(y))
+    classes = np.asarray(getattr(model, "classes_", np.arange(z.shape[1])))
+    named, given = classes[best.numpy()], np.asarray(to_numpy(y))
     if given.shape != named.shape:
         raise errors.value(
             "certified_radius", f"y must have one label per sample ({len(named)})", f"shape {given.shape}"
         )
+    if len(strange := np.setdiff1d(given, classes)):
+        must = f"labels must be among the model's {len(classes)} classes, {classes[0]} to {classes[-1]}"
+        raise errors.value("certified_radius", must, repr(strange.tolist()[0]))
     return np.where(named == given, found, 0.0)
 
 

@@ -33,6 +33,7 @@ from torch.func import functional_call, jvp
 from corollary.errors import kind, value
 from corollary.theory.infinite import MEMORY
 from corollary.theory.tangents import SAME, Tangent
+from corollary.validation import as_tensor
 
 __all__ = [
     "KernelDrift",
@@ -44,6 +45,8 @@ __all__ = [
     "linearise",
     "spectrum",
 ]
+
+ROUNDED = 1e-4  # share of the largest eigenvalue that rounding, in single precision, may leave below zero
 
 # --- the empirical kernel -----------------------------------------------------------------------------------
 
@@ -66,23 +69,31 @@ def _as_samples(module: nn.Module, X: Any) -> Tensor:
     like = next((p for p in module.parameters() if p.requires_grad), None)
     if like is None:
         raise value("empirical", "the module must have parameters that are trained", "none")
-    X = torch.as_tensor(X, device=like.device)
+    X = (as_tensor(X) if hasattr(X, "__array__") else torch.as_tensor(X)).to(like.device)
     X = X.to(like.dtype) if X.is_floating_point() else X
     if X.ndim < 1 or len(X) == 0:
         raise value("empirical", "there must be at least one sample", f"shape {tuple(X.shape)}")
     return X
 
 
-def _check_independent(module: nn.Module, x: Tensor) -> None:
-    """Raise if what a sample gives depends on the samples beside it."""
-    if len(x) > 1:
-        with torch.no_grad():
-            alone, among = module(x[:1])[0], module(x[:2])[0]
-        if float((alone - among).abs().max()) > SAME * max(float(alone.abs().max()), 1e-3):
-            do = "Normalise with running statistics, or per sample."
-            raise value(
-                "empirical", "each output must depend on its own sample only", "one that does not", do
+def _check_outputs(module: nn.Module, *samples: Tensor) -> None:
+    """Raise if the module does not make one tensor of the samples, or if a row of it depends on other samples."""
+    for x in samples:
+        must = f"the module must make one tensor of a batch of samples of shape {tuple(x.shape[1:])}"
+        try:
+            with torch.no_grad():
+                alone, among = module(x[:1]), module(x[:2])
+        except (IndexError, RuntimeError, TypeError) as error:
+            got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            raise value("empirical", must, got.rstrip(".")) from error
+        if not isinstance(alone, Tensor):
+            raise kind(
+                "empirical", must, type(alone).__name__, "Wrap it in a module that returns one output."
             )
+        if float((alone[0] - among[0]).abs().max()) > SAME * max(float(alone.abs().max()), 1e-3):
+            do = "Normalise with running statistics, or per sample."
+            must = "each output must depend on its own sample only"
+            raise value("empirical", must, "one that does not", do)
 
 
 def empirical(
@@ -141,7 +152,7 @@ def empirical(
     x = _as_samples(module, A)
     y = x if B is None else _as_samples(module, B)
     with _evaluating(module):
-        _check_independent(module, x)
+        _check_outputs(module, *((x,) if B is None else (x, y)))
         tangent = Tangent(module, method)
         rows = max(1, memory // (2 * tangent.bytes_of(x)))
         return _assembled(tangent, x, None if B is None else y, rows, outputs)
@@ -380,6 +391,10 @@ def spectrum(K: Any, y: Any = None) -> Spectrum:
         raise value("spectrum", "K must be a symmetric matrix", f"shape {K.shape}")
     values, vectors = np.linalg.eigh((K + K.T) / 2)
     values, vectors = values[::-1].copy(), vectors[:, ::-1].copy()
+    if values[-1] < -ROUNDED * abs(values[0]):
+        must = "K must have no negative eigenvalues, as every kernel does"
+        got = f"{values[-1]:.3g} beside {values[0]:.3g}"
+        raise value("spectrum", must, got, "Pass a kernel of the samples with themselves.")
     if y is None:
         return Spectrum(values, vectors, None)
     y = np.asarray(y, np.float64).reshape(len(y), -1)
