@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from corollary import nn
-from corollary.nn import gat, sparse
+from corollary.nn import gat, sparse, sparse_kernels
 from corollary.nn.cheb import laplacian
 from corollary.nn.spectral import fourier_basis
 from graph_cases import graph, results
@@ -71,6 +71,24 @@ def test_first_and_second_derivatives():
     inputs = (x.requires_grad_(), weight.requires_grad_())
     assert torch.autograd.gradcheck(lambda x, w: layer(x, edges, w), inputs)
     assert torch.autograd.gradgradcheck(lambda x, w: layer(x, edges, w), inputs)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_several_threads_sum_as_one_does(weighted, monkeypatch):
+    x, edges, _ = graph()
+    found = []
+    for small in (0, 2**30):
+        monkeypatch.setattr(sparse_kernels, "SMALL", small)
+        weight = torch.linspace(-1, 1, edges.shape[1]).requires_grad_() if weighted else None
+        y = x.clone().requires_grad_()
+        out = sparse.aggregate(sparse.sparse(edges, 12, weight), y)
+        out.square().sum().backward()
+        found.append((out.detach(), y.grad, weight.grad if weighted else out.detach()))
+    for one, other in zip(*found):
+        assert torch.equal(one, other)  # every row is summed by one thread, in the order of its edges
+    torch.testing.assert_close(found[0][0], torch.zeros(12, x.shape[1]).index_add(
+        0, edges[1], x[edges[0]] * (weight.detach()[:, None] if weighted else 1)
+    ))  # fmt: skip
 
 
 def test_stacked_features_are_one_product_each():

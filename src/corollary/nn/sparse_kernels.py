@@ -13,7 +13,7 @@ from numba import njit, prange
 __all__ = ["FAST", "counting_sort", "edge_dot", "product"]
 
 FAST = {"contract", "reassoc"}  # fused and reordered sums; NaN and infinity keep their meaning
-SMALL = 2**16  # multiplications below which one thread is faster than several
+SMALL = 2**19  # multiplications, a tenth of a millisecond, below which one thread is faster than several
 
 
 @njit(cache=True)
