@@ -15,8 +15,8 @@ from corollary.diagnose import Watch
 def watch(draw: Draw) -> Pair:
     """A plain PyTorch loop with Watch.after_step, against the same loop without it.
 
-    The look itself costs two passes over the parameters and is made as often as 2 % of the time allow; the rest is a call
-    and the reading of the loss in each step.
+    A look costs two passes over the parameters, each step a call and the reading of the loss; looks are made as often as 2 %
+    of the time allow for both. The first is made at once.
     """
     width, depth = draw.size("width", 32, 512), draw.choice("layers", (1, 3))
     batch = draw.size("batch", 16, 256)

@@ -187,6 +187,31 @@ def test_it_looks_only_as_often_as_its_share_allows():
     assert watch.looks == 1
 
 
+@pytest.mark.parametrize("reading", [0, 5, 100])
+def test_looking_takes_what_reading_the_losses_leaves_of_the_share_and_half_of_it_at_least(
+    reading, monkeypatch
+):
+    clock = {"now": 0.0}
+    watch, net = Watch(share=0.02), nn.Linear(1, 1)
+
+    def takes(seconds):
+        return lambda *_: clock.update(now=clock["now"] + seconds)
+
+    monkeypatch.setattr("corollary.diagnose.watch.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(watch, "_look", takes(100))
+    monkeypatch.setattr(watch, "_judge_loss", takes(reading))
+    for _ in range(1000):
+        watch.after_step(net, 1.0)
+        takes(1000)()
+    # a look of 100 comes late by one step at most, and the first at once: 1 % of what is allowed
+    whole, half = (watch.spent + watch.read) / clock["now"], watch.spent / clock["now"]
+    assert (
+        (half == pytest.approx(0.01, rel=0.03))
+        if reading == 100
+        else (whole == pytest.approx(0.02, rel=0.03))
+    )
+
+
 def test_messages():
     with pytest.raises(ValueError, match=r"Watch: share must lie in \(0, 1\]; got 2"):
         Watch(share=2)

@@ -13,7 +13,8 @@ times its best value, or :math:`\lVert \Delta w \rVert > 0.3 \lVert w \rVert` up
 high* (3); and a validation loss that stays above its minimum by a tenth of what it had gained, while the training loss falls,
 *has turned* (4).
 
-Looking costs two passes over the parameters. It is done only while the time spent on it is below a share of the training time.
+Looking costs two passes over the parameters. It is done only while the time spent on it, and on reading the losses, is below a
+share of the training time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Watch:
     Parameters
     ----------
     share : float, default=0.02
-        Of the training time that looking may take; a larger one looks more often.
+        Of the training time that watching may take; a larger one looks more often. Looking may take half of it at least,
+        however long reading the losses takes.
     say : callable, optional
         Called with each message; by default it becomes a :class:`~corollary.errors.CorollaryWarning`. Every cause is
         said once.
@@ -90,7 +92,8 @@ class Watch:
     def reset(self) -> None:
         """Forget the training so far, for the next one; what was found stays."""
         self.step = self.looks = 0
-        self.spent, self._begin = 0.0, math.nan
+        self.spent = self.read = 0.0  # seconds of looking, and of steps where only the loss was read
+        self._begin = math.nan
         self._layers: list[tuple[str, nn.Module, Tensor]] = []
         self._model: Any = None
         self._before: list[Tensor] | None = None
@@ -119,12 +122,18 @@ class Watch:
         if self.step == 0:
             self._begin = now
         self.step += 1
-        due = self._before is not None or self.spent <= self.share * (now - self._begin)
-        if loss is not None and (due or not isinstance(loss, Tensor) or loss.device.type == "cpu"):
+        due = self._before is not None or self.spent <= self._allowed(now - self._begin)
+        if loss is not None and (due or not isinstance(loss, Tensor) or loss.is_cpu):
             self._judge_loss(self._losses, _number(loss))
         if due:
             self._look(model)
             self.spent += perf_counter() - now
+        else:
+            self.read += perf_counter() - now
+
+    def _allowed(self, seconds: float) -> float:
+        """Return what looking may take of a training time: the share less what reading losses took, or half the share."""
+        return max(self.share * seconds - self.read, self.share / 2 * seconds)
 
     def validated(self, loss: Any, train_loss: Any = None) -> None:
         """Tell the loss on validation data, and the latest training loss if ``after_step`` was not given any.
@@ -338,7 +347,7 @@ class Watch:
 
 
 def _number(value: Any) -> float:
-    return float(value.detach() if isinstance(value, Tensor) else value)
+    return value.item() if isinstance(value, Tensor) else float(value)
 
 
 class _Losses:
