@@ -111,8 +111,9 @@ def pgd_foolbox(draw: Draw) -> Pair:
 def deepfool_torchattacks(draw: Draw) -> Pair:
     """DeepFool, against torchattacks
 
-    It attacks one image at a time; ours all at once, and drops those that are fooled. The larger the images and the
-    network, the more of the time are convolutions, which a batch does not make cheaper.
+    It attacks one image at a time; ours as many as stay in the cache, and drops those that are fooled. The larger the images and
+    the network, the more of the time are the passes through the network, one forward and one backward for each rival
+    class, which a batch does not make cheaper.
     """
     import torchattacks
 

@@ -1,5 +1,7 @@
 """Attacks against closed forms, torchattacks and foolbox; what cannot be attacked says why."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -281,6 +283,18 @@ def test_deepfool_at_once_is_deepfool_one_at_a_time(net, images, labels):
     torch.testing.assert_close(few.adversarial, whole.adversarial, rtol=0, atol=1e-5)
     narrow = attack.deepfool(net, images, labels, bounds=(0, 1), candidates=2)
     assert narrow.distance.mean() >= whole.distance.mean() - 1e-6
+
+
+def test_deepfool_takes_large_samples_in_parts(net, images, labels, monkeypatch):
+    whole = attack.deepfool(net, images, labels, bounds=(0, 1))
+    seen = []
+    hook = net.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    monkeypatch.setattr(sys.modules["corollary.attack.deepfool"], "CACHED", 20 * images[0].numel())
+    parts = attack.deepfool(net, images, labels, bounds=(0, 1))
+    hook.remove()
+    assert max(seen) == 20 < len(images)
+    torch.testing.assert_close(parts.adversarial, whole.adversarial, rtol=0, atol=1e-5)  # rounding of batches
+    assert torch.equal(parts.steps, whole.steps)
 
 
 def test_deepfool_goes_round_the_bounds():

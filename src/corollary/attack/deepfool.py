@@ -17,8 +17,8 @@ every ten steps.
 
 The mean of :math:`\lVert r(x) \rVert / \lVert x \rVert` over inputs is the robustness score :math:`\hat\rho` (3).
 
-All samples are moved at once; those whose class has changed drop out of the batch, and the gradients of the rival classes
-are taken only for those that remain. A coordinate that stands at its bound and would be moved beyond it counts for nothing in
+All samples are moved together; those whose class has changed drop out, and the gradients of the rival classes are taken only
+for those that remain. A coordinate that stands at its bound and would be moved beyond it counts for nothing in
 (1), so that the others make up for it.
 
 References
@@ -42,7 +42,9 @@ __all__ = ["DeepFool", "deepfool", "nearest_boundary"]
 
 DUAL = {"l2": "l2", "linf": "l1"}
 DOUBLED = 10  # steps after which the overshoot is doubled
-FEW = 0.8  # share of the batch below which those left go through the network again, so that gradients are theirs alone
+FEW = 0.8  # share of a part below which those left go through the network again, so that gradients are theirs alone
+LEAST = 16  # samples in a part, however large they are
+CACHED = 2**15  # numbers in a part on a CPU: layers of more have left its cache by the backward pass
 
 
 def nearest_boundary(gaps: Tensor, slopes: Tensor, norm: str) -> Tensor:
@@ -78,7 +80,7 @@ class DeepFool(Attack):
     bounds : (low, high), optional
         Range of the inputs; None does not bound them.
     batch_size : int, default=256
-        Samples attacked at a time.
+        Most samples that go through the model at a time; fewer large ones do on a CPU, whose cache is small.
 
     Notes
     -----
@@ -125,43 +127,42 @@ class DeepFool(Attack):
                 raise errors.value("DeepFool", "candidates must be at least 2, the class and a rival", 1)
 
     def _search(self, given: Given, rng: torch.Generator) -> AttackResult:
-        rows = torch.arange(len(given.x), device=given.x.device).split(self.batch_size)
-        parts = [self._fool(given, chunk) for chunk in rows]
-        found, steps, loss, won = (torch.cat(each) for each in zip(*parts))
-        if self.eps is not None:
-            won &= lengths(found - given.x, self.norm) <= self.eps
-        return given.result(found, won, steps, loss, self.norm)
-
-    def _fool(self, given: Given, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the changed inputs of some samples, steps, losses and successes."""
-        x, y = given.x[rows], given.y[rows]
-        total = torch.zeros_like(x)  # the sum of eq. 2
-        moved, steps = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
-        loss, won = x.new_zeros(len(x)), torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        active = torch.arange(len(x), device=x.device)
+        search = _Search(given)
+        active = torch.arange(len(given.x), device=given.x.device)
         for k in range(self.steps + 1):
-            last = k == self.steps
-            with torch.set_grad_enabled(not last):
-                point = moved[active].requires_grad_(not last)
-                z = given.scores(point)
-            self._finite(z)
-            still = z.argmax(1) == y[active]
-            loss[active] = objective(z.detach(), y[active], "cross-entropy")
-            won[active] = ~still
-            if last or not still.any():
+            active = torch.cat([self._advance(search, part, k) for part in active.split(self._part(given.x))])
+            if not len(active):
                 break
-            active, there = active[still], still
-            if len(active) < FEW * len(still):
-                point = moved[active].requires_grad_()
-                z, there = given.scores(point), still[still]
-            change = self._change(given, z, point, y[active], there)
-            total[active] += change
-            if given.low is not None:
-                total[active] = (x[active] + total[active]).clamp(given.low, given.high) - x[active]
-            step = x[active] + (1 + self.overshoot * 2 ** (k // DOUBLED)) * total[active]
-            moved[active] = step if given.low is None else step.clamp(given.low, given.high)
-            steps[active] += 1
-        return moved, steps, loss, won
+        won = search.won
+        if self.eps is not None:
+            won = won & (lengths(search.moved - given.x, self.norm) <= self.eps)
+        return given.result(search.moved, won, search.steps, search.loss, self.norm)
+
+    def _part(self, x: Tensor) -> int:
+        """Return how many samples go through the model at a time."""
+        cached = max(LEAST, CACHED // max(1, x[:1].numel()))
+        return min(self.batch_size, cached) if x.is_cpu else self.batch_size
+
+    def _advance(self, search: _Search, rows: Tensor, k: int) -> Tensor:
+        """Make step k for some samples; return those whose class had not changed before."""
+        given, last = search.given, k == self.steps
+        y = given.y[rows]
+        with torch.set_grad_enabled(not last):
+            point = search.moved[rows].requires_grad_(not last)
+            z = given.scores(point)
+        self._finite(z)
+        still = z.argmax(1) == y
+        search.loss[rows] = objective(z.detach(), y, "cross-entropy")
+        search.won[rows] = ~still
+        rows, y, there = rows[still], y[still], still
+        if last or not len(rows):
+            return rows
+        if len(rows) < FEW * len(still):
+            point = search.moved[rows].requires_grad_()
+            z, there = given.scores(point), still[still]
+        overshoot = self.overshoot * 2 ** (k // DOUBLED)
+        search.move(rows, self._change(given, z, point, y, there), overshoot)
+        return rows
 
     def _change(self, given: Given, z: Tensor, point: Tensor, y: Tensor, there: Tensor) -> Tensor:
         """Return eq. 1 for the samples ``there``, of classes y, along the coordinates that bounds leave free."""
@@ -186,6 +187,27 @@ class DeepFool(Attack):
         if not torch.isfinite(z).all():
             do = "Look at the model's weights."
             raise errors.value("DeepFool", "the model's logits must be finite", "NaN or infinity", do)
+
+
+class _Search:
+    """Where the samples have got to, the sum of their changes (eq. 2), steps, losses and successes."""
+
+    def __init__(self, given: Given) -> None:
+        n, device = len(given.x), given.x.device
+        self.given = given
+        self.moved, self.total = given.x.clone(), torch.zeros_like(given.x)
+        self.steps = torch.zeros(n, dtype=torch.long, device=device)
+        self.loss, self.won = given.x.new_zeros(n), torch.zeros(n, dtype=torch.bool, device=device)
+
+    def move(self, rows: Tensor, change: Tensor, overshoot: float) -> None:
+        """Add a change to some samples, inside the bounds."""
+        x, low, high = self.given.x[rows], self.given.low, self.given.high
+        total = self.total[rows] + change
+        if low is not None:
+            total = (x + total).clamp(low, high) - x
+        step = x + (1 + overshoot) * total
+        self.total[rows], self.moved[rows] = total, step if low is None else step.clamp(low, high)
+        self.steps[rows] += 1
 
 
 def deepfool(
