@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from corollary import reporting
+from corollary import load, reporting
 from corollary.cli import main
 from corollary.engine import loop
 from corollary.engine.directory import Lock
@@ -116,6 +116,18 @@ def test_unwritable_places_and_full_disks(call, tmp_path, monkeypatch):
     code, _, err = call(*FIT, "--run", "full")
     assert code == 1
     assert "No space left on device" in err
+
+
+def test_a_disk_full_at_the_report_leaves_the_model(call, tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("corollary.reporting.report", full)
+    code, out, err = call(*FIT, "--run", "full")
+    assert code == 0
+    assert "No report could be written (No space left on device). The model is whole, in full." in err
+    assert "report" not in json.loads(out)
+    assert load(tmp_path / "full/model.safetensors").n_iter_ <= 4
 
 
 def test_divergence_is_a_message(call):

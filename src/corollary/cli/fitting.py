@@ -117,11 +117,20 @@ def fit_system(
     measured = _measured(model, held, entry, _time_left(limit, begin))
     result = {"model": repr(model), "data": repr(dataset), **measured}
     train, left = None if held is None else kept, _time_left(limit, begin)
-    page = report(model, held or kept, directory / "report.html", train=train, time_limit=left, **measured)
+    try:
+        page = report(
+            model, held or kept, directory / "report.html", train=train, time_limit=left, **measured
+        )
+        written = {"report": str(page)}
+    except OSError as error:  # a full disk after the fit
+        if not (directory / "model.safetensors").is_file():
+            raise
+        written = {}
+        note(f"No report could be written ({error.strerror}). The model is whole, in {directory}.")
     seconds = model.history_[-1]["seconds"] if model.history_ else 0.0
     whole = steps_done(model)
     result |= {"steps": int(whole) if whole.isdigit() else whole, "seconds": seconds}
-    result |= {"run": str(directory), "report": str(page)}
+    result |= {"run": str(directory), **written}
     if model.stopped_ not in STOPS:
         return result
     note(f"Stopped by {model.stopped_}. The same command with --run {directory} --resume goes on.")
