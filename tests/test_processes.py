@@ -1,6 +1,7 @@
 """The same script under torchrun: its world shares the work, and the first process writes the run."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -202,6 +203,36 @@ def test_an_error_in_a_worker_is_raised_as_itself_and_divergence_keeps_its_state
         )
         model.fit(X, X[:, 0] * 1e6)
     assert np.isfinite(model.predict(X)).all()
+
+
+def normal(theta):
+    return -0.5 * (theta**2).sum(-1)
+
+
+def test_processes_of_a_fit_without_a_seed_draw_the_same_numbers(monkeypatch):
+    """Otherwise each would start elsewhere, hold other rows out, and sum what does not belong together."""
+    seeds = []
+
+    def caught(work, *rest):
+        copies = [pickle.loads(pickle.dumps(work.args[0])) for _ in range(2)]
+        seeds.append({copy._seed() for copy in copies})
+        raise InterruptedError
+
+    monkeypatch.setattr("corollary.engine.processes.launch", caught)
+    model = corollary.GaussianMixture(2)
+    for _ in range(2):
+        with corollary.Run(processes=2), pytest.raises(InterruptedError):
+            model.fit(rows())
+    assert [len(found) for found in seeds] == [1, 1]
+    assert seeds[0] != seeds[1]  # of every fit its own
+    assert "_agreed_seed" not in vars(model)
+
+
+def test_chains_of_two_processes_need_no_seed():
+    """Different proposals in each would break the exchange of their values, and end the processes."""
+    with corollary.Run(processes=2):
+        sampler = corollary.bayes.HMC(2, 3, 3, max_steps=2).fit(normal, np.zeros(2))
+    assert np.isfinite(sampler.draws_).all()
 
 
 @pytest.mark.parametrize("name", ["skipgram-negative", "glove", "dirichlet-process", "indian-buffet", "rbm"])

@@ -93,7 +93,7 @@ __all__ = [
 # Parameters that say how long to go on, not what is fitted: a checkpoint may be resumed with others.
 BUDGET = {"epochs", "max_iter", "max_sweeps", "n_draws", "n_estimators", "n_iter", "n_jobs", "tol", "verbose"}
 # Attributes of ``partial_fit``: which call it is, and the optimisers so far.
-CONTINUATION = ("_going_on", "_optimizer_states")
+CONTINUATION = ("_going_on", "_optimizer_states", "_agreed_seed")
 ENGINE_ATTRIBUTES = (
     "_skl_callbacks",
     "_callback_fit_ctx",
@@ -195,7 +195,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None, validation: Any = None
     ) -> Self:
         begin, run = monotonic(), current()
-        with self._unharmed(), run.hold():
+        with self._unharmed(), run.hold(), self._agreeing(run):
             self._validate_params()
             data = self._data(X, y, sample_weight, extra)
             if validation is not None:
@@ -251,6 +251,19 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if result["diverged"]:
             raise errors.Diverged(result["diverged"])
         return Journal(**result["journal"])
+
+    @contextmanager
+    def _agreeing(self, run: Run) -> Iterator[None]:
+        """Let all processes of a fit without a ``random_state`` draw the same numbers."""
+        if (run.world == 1 and not run.launches) or getattr(self, "random_state", None) is not None:
+            yield
+            return
+        seed = self._seed()
+        self._agreed_seed = seed if run.world == 1 else int(run.sum(np.array(seed if run.rank == 0 else 0)))
+        try:
+            yield
+        finally:
+            del self._agreed_seed
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -483,7 +496,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return a seed from ``random_state``; the global generators are never touched."""
         state = getattr(self, "random_state", None)
         if state is None:
-            return int(np.random.default_rng().integers(2**31 - 1))
+            drawn = vars(self).get("_agreed_seed")
+            return int(np.random.default_rng().integers(2**31 - 1)) if drawn is None else drawn
         return int(check_random_state(state).randint(2**31 - 1))
 
     def _rng(self) -> np.random.Generator:
