@@ -19,7 +19,7 @@ from corollary import catalog, compare, data
 from corollary.cli.using import predict_with
 from corollary.comparison import TASKS, Chosen, foreign, task_of, trials
 from corollary.comparison.board import on_the_same_parts
-from corollary.comparison.measures import calibration_error
+from corollary.comparison.measures import calibration_error, drawn_images, draws, in_unit
 from corollary.comparison.statistics import differ, interval
 from corollary.comparison.trials import Trial
 from corollary.data import Dataset, Graph
@@ -557,6 +557,27 @@ def test_generators_are_ranked_by_what_they_draw_and_show_it():
     assert len(board.samples) == len(board.ranked)
     assert all(np.shape(strip)[-2:] == (8, 8) for strip in board.samples.values())
     assert board.to_html().count("<img") >= len(board.ranked)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_draws_of_pictures_are_compared_in_the_unit_of_the_pictures(bits):
+    """Whole numbers up to 255 or 65535, of which models of images draw between 0 and 1: a copy of the data is near them."""
+    from corollary import PixelCNN
+
+    class Copy(PixelCNN):
+        def sample(self, n_samples=1, label=None):
+            return self.seen[np.arange(n_samples) % len(self.seen)]
+
+    high, shades = 2**bits - 1, np.random.default_rng(0).random((40, 6, 6)).round(2)
+    X = np.rint(shades * 0.8 * high).astype(f"uint{bits}")
+    data = Dataset(X, kind="image", name="shades")
+    model = Copy().set_params(random_state=0)
+    model.sample_shape_, model.seen = (1, 6, 6), X[:, None] / high
+    found = draws(model, data)
+    assert found["Fréchet distance"] < 1e-6 and found["precision"] == found["recall"] == 1
+    np.testing.assert_allclose(drawn_images(model, data, 10), X[:10, None] / high)
+    rows = Dataset(X.reshape(40, -1) / high, kind="table", name="rows", extra={"image_shape": (6, 6)})
+    np.testing.assert_allclose(in_unit(rows), in_unit(data), atol=1e-6)  # one unit for those who see rows
 
 
 def test_densities_of_images_are_in_bits_of_a_pixel_whoever_sees_what(monkeypatch):

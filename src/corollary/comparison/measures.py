@@ -11,6 +11,7 @@ import numpy as np
 
 from corollary import errors
 from corollary.data.dataset import Dataset
+from corollary.data.kinds import check_images
 from corollary.metrics.calibration import calibration_error
 
 __all__ = [
@@ -176,7 +177,7 @@ def draws(model: Any, held: Dataset) -> dict[str, float]:
 
     from corollary.metrics import frechet_distance, precision_recall
 
-    real, drawn = _compared(_dense(held.X), np.asarray(model.sample(len(held.X)), dtype=np.float64), held)
+    real, drawn = _compared(model, held)
     both = np.concatenate([real, drawn])
     nearest = NearestNeighbors(n_neighbors=2).fit(both).kneighbors(return_distance=False, n_neighbors=1)[:, 0]
     origin = np.arange(len(both)) < len(real)
@@ -187,20 +188,39 @@ def draws(model: Any, held: Dataset) -> dict[str, float]:
     return found
 
 
-def _compared(real: np.ndarray, drawn: np.ndarray, held: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _compared(model: Any, held: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return what samples are compared by: columns in units of their deviations, or features of images."""
     from corollary.metrics import RandomFeatures, features_of
 
-    shape = tuple(held.extra.get("image_shape") or (real.shape[1:] if held.kind == "image" else ()))
-    if not shape:
+    if not image_shape(held):
+        real, drawn = _dense(held.X), np.asarray(model.sample(len(held.X)), dtype=np.float64)
         scale = real.std(0) + 1e-12
         return real / scale, drawn.reshape(real.shape) / scale
-    channels = 1 if len(shape) == 2 else shape[0]
-    brightest = max(float(real.max()), 1e-12)
-    features = RandomFeatures(channels)
-    shown = ((part / brightest).reshape(len(part), channels, *shape[-2:]) for part in (real, drawn))
-    real, drawn = (features_of(part.astype(np.float32), features) for part in shown)
+    real, drawn = in_unit(held), drawn_images(model, held, len(held.X))
+    features = RandomFeatures(real.shape[1])
+    real, drawn = (features_of(part.astype(np.float32), features) for part in (real, drawn))
     return real, drawn
+
+
+def image_shape(held: Dataset) -> tuple[int, ...]:
+    """Return the shape of one image, of data that are images or rows of such; otherwise nothing."""
+    return tuple(held.extra.get("image_shape") or (held.X.shape[1:] if held.kind == "image" else ()))
+
+
+def in_unit(held: Dataset) -> np.ndarray:
+    """Return images (n, channels, h, w) between 0 and 1: pictures by their type, rows by their largest number if above 1."""
+    if held.kind == "image":
+        return check_images(held.X, "compare").astype(np.float64)
+    shape, X = image_shape(held), _dense(held.X)
+    return (X / max(float(X.max()), 1.0)).reshape(len(X), -1, *shape[-2:])
+
+
+def drawn_images(model: Any, held: Dataset, n: int) -> np.ndarray:
+    """Return n draws like :func:`in_unit` of the data: what sees pictures draws them so, others in the units of what they saw."""
+    real, drawn = in_unit(held), np.asarray(model.sample(n), dtype=np.float64)
+    if len(getattr(model, "sample_shape_", ())) != 3:
+        drawn = drawn * (real.max() / max(float(np.max(held.X)), 1e-12))
+    return drawn.reshape(n, *real.shape[1:])
 
 
 def _dense(X: Any) -> np.ndarray:

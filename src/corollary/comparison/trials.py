@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from corollary.comparison.measures import drawn_images, image_shape
 from corollary.comparison.rivals import Reader, Rival
 from corollary.data.dataset import Dataset
 from corollary.engine.loop import time_box
@@ -115,11 +116,8 @@ def _threads(train: Dataset) -> Iterator[None]:
 
 def _strip(model: Any, held: Dataset) -> np.ndarray | None:
     """Return ten drawn images (10, ..., h, w) in [0, 1], where the data are images."""
-    shape = tuple(held.extra.get("image_shape") or (held.X.shape[1:] if held.kind == "image" else ()))
-    if not shape:
-        return None
-    brightest = max(float(np.max(held.X)), 1e-12)
-    return np.clip(np.asarray(model.sample(10)).reshape(-1, *shape) / brightest, 0, 1)
+    shape = image_shape(held)
+    return np.clip(drawn_images(model, held, 10), 0, 1).reshape(-1, *shape) if shape else None
 
 
 def try_out(
