@@ -576,6 +576,9 @@ def test_draws_of_pictures_are_compared_in_the_unit_of_the_pictures(bits):
     found = draws(model, data)
     assert found["Fréchet distance"] < 1e-6 and found["precision"] == found["recall"] == 1
     np.testing.assert_allclose(drawn_images(model, data, 10), X[:10, None] / high)
+    model.seen = model.seen * 10 - 5  # beyond black and white there is nothing to see
+    shown = drawn_images(model, data, 10)
+    assert shown.min() == 0 and shown.max() == 1
     rows = Dataset(X.reshape(40, -1) / high, kind="table", name="rows", extra={"image_shape": (6, 6)})
     np.testing.assert_allclose(in_unit(rows), in_unit(data), atol=1e-6)  # one unit for those who see rows
 

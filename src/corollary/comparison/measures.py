@@ -220,7 +220,7 @@ def drawn_images(model: Any, held: Dataset, n: int) -> np.ndarray:
     real, drawn = in_unit(held), np.asarray(model.sample(n), dtype=np.float64)
     if len(getattr(model, "sample_shape_", ())) != 3:
         drawn = drawn * (real.max() / max(float(np.max(held.X)), 1e-12))
-    return drawn.reshape(n, *real.shape[1:])
+    return np.clip(drawn, 0, 1).reshape(n, *real.shape[1:])  # as a picture shows them
 
 
 def _dense(X: Any) -> np.ndarray:

@@ -117,7 +117,7 @@ def _threads(train: Dataset) -> Iterator[None]:
 def _strip(model: Any, held: Dataset) -> np.ndarray | None:
     """Return ten drawn images (10, ..., h, w) in [0, 1], where the data are images."""
     shape = image_shape(held)
-    return np.clip(drawn_images(model, held, 10), 0, 1).reshape(-1, *shape) if shape else None
+    return drawn_images(model, held, 10).reshape(-1, *shape) if shape else None
 
 
 def try_out(
