@@ -22,7 +22,7 @@ from corollary.engine.run import Run
 from corollary.engine.sharding import Shard, check_shardable, on_slots
 from corollary.engine.training import Training
 
-__all__ = ["Player"]
+__all__ = ["Player", "flatten"]
 
 ELEMENTWISE = {
     "Adagrad",
@@ -119,7 +119,7 @@ class Player:
         if run.shards:
             check_shardable(self.owner, training.optimizer, kind, flat)
         parts = run.world if run.shards else 1
-        vectors = [[_flatten(group, parts)] if flat else group for group in groups if group]
+        vectors = [[flatten(group, parts)] if flat else group for group in groups if group]
         if parts > 1:
             self.shards = [Shard(vector, run) for (vector,) in vectors]
         moved = [[shard.own] for shard in self.shards] or vectors
@@ -233,7 +233,7 @@ class Player:
             self.average.load_state_dict(state["average"])
 
 
-def _flatten(params: Sequence[nn.Parameter], parts: int = 1) -> nn.Parameter:
+def flatten(params: Sequence[nn.Parameter], parts: int = 1) -> nn.Parameter:
     """Move parameters and their gradients into one vector each; the parameters become views of it.
 
     The memory behind either vector is padded with zeros to a multiple of ``parts``.
