@@ -113,6 +113,16 @@ def changes(header, arrays, count, rng, within):
         yield f"{'.'.join(map(str, path))} = {str(node[path[-1]])[:60]}", new, arrays
 
 
+def learning():
+    """Return the entries of the catalog whose objects are fitted and saved."""
+    return [entry for entry in catalog.entries() if entry.kind in ("estimator", "sampler")]
+
+
+def normal(theta):
+    """The log-density that samplers draw from."""
+    return -0.5 * (theta**2).sum(-1)
+
+
 class Caught(Exception):
     """A fit has made its learner."""
 
@@ -187,12 +197,16 @@ def attack(name, count, seed, note):
     """Return what went wrong with one estimator."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    entry = next(e for e in catalog.entries(kind="estimator") if e.name == name)
+    entry = next(e for e in learning() if e.name == name)
     cls = entry.load()
-    model = cls(**(cls._test_params() if hasattr(cls, "_test_params") else {}))
+    few = {"n_chains": 2, "n_draws": 8, "warmup": 4} if entry.kind == "sampler" else {}
+    model = cls(**(cls._test_params() if hasattr(cls, "_test_params") else few))
     if "random_state" in model.get_params():
         model.set_params(random_state=0)
-    X, y = model._test_data() if hasattr(model, "_test_data") else testing.sample_data(model.input)
+    if entry.kind == "sampler":
+        X, y = normal, np.zeros(3)
+    else:
+        X, y = model._test_data() if hasattr(model, "_test_data") else testing.sample_data(model.input)
     rng = np.random.default_rng([seed, *name.encode()])
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +244,5 @@ def isolated(name, count, seed):
 if __name__ == "__main__":
     chosen = sys.argv[1]
     amount, first_seed = (int(word) for word in [*sys.argv[2:], 32, 0][:2])
-    names = dict.fromkeys(
-        entry.name for entry in catalog.entries(kind="estimator") if chosen in (entry.chapter, entry.name)
-    )
+    names = dict.fromkeys(entry.name for entry in learning() if chosen in (entry.chapter, entry.name))
     print(json.dumps({name: isolated(name, amount, first_seed) for name in names}))
