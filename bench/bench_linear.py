@@ -103,7 +103,11 @@ def path_celer(draw):
 
 @claim("softmax-regression", peer="scikit-learn", aim=1.2)
 def softmax(draw):
-    """Softmax regression"""
+    """Softmax regression
+
+    Tables of some hundred thousand entries take a few milliseconds on both sides: six Newton steps, each of a dozen short
+    calls, against ten steps of L-BFGS, which end at a slightly larger loss.
+    """
     rng, n, d = draw.rng, draw.size("rows", 2000, 40000), draw.size("columns", 10, 200)
     k = draw.size("classes", 3, 20)
     X = draw.array(rng.standard_normal((n, d)))

@@ -9,10 +9,12 @@ from numba import config, get_num_threads, njit
 from scipy import sparse
 
 from corollary import linalg
-from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, unpacked
+from corollary.linalg.dense import DenseRows, gram_of_blocks, packed, scatter, unpacked
 from corollary.linalg.sparse import SparseRows
 from corollary.linalg.threads import threads
 from corollary.linalg.tiles import REGISTER, WIDE, tile
+from corollary.linear.regression import LinearRegression
+from corollary.validation import quick_sum
 
 
 def products(kind, X, B, Y):
@@ -72,6 +74,29 @@ def test_long_rows_go_in_chunks_and_many_rows_in_parts():
         dot, back = products(DenseRows, X, B, Y)
         np.testing.assert_allclose(dot, X @ B, atol=1e-11)
         np.testing.assert_allclose(back, X.T @ Y, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seen", [np.asarray, np.asfortranarray, strided])
+@pytest.mark.parametrize("shape", [(3, 1), (1000, 30), (700, 101)])
+def test_a_scatter_is_numpys_in_double_precision(dtype, seen, shape):
+    X = seen(np.random.default_rng(0).standard_normal(shape).astype(dtype) + dtype(1))
+    wide = X.astype(np.float64)
+    total, G = scatter(X)
+    np.testing.assert_allclose(total, wide.sum(0), rtol=1e-12)
+    # entries of size n, of up to 512 rows summed in the type of the data
+    np.testing.assert_allclose(G, wide.T @ wide, atol=20 * np.finfo(dtype).eps * shape[0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("seen", [np.asarray, np.asfortranarray, strided])
+@pytest.mark.parametrize("at", [(0, 0), (400, 7), (-1, -1)])
+def test_no_bad_entry_of_a_large_table_escapes(bad, seen, at):
+    X = np.ones((1001, 11))
+    X[at] = bad
+    assert not np.isfinite(quick_sum(seen(X)))
+    with pytest.raises(ValueError, match="NaN" if np.isnan(bad) else "infinity"):
+        LinearRegression().fit(seen(X), np.arange(1001.0))
 
 
 @pytest.mark.skipif(config.NUMBA_NUM_THREADS < 2, reason="needs two threads")

@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import corollary
 from corollary.linear.lasso import Features, Lasso, WorkingSet, lasso_path
 from corollary.linear.logistic import LogisticRegression, SoftmaxRegression, loss_of_bits, loss_of_signs
+from corollary.linear.logistic_kernels import curvature
 from corollary.linear.regression import LinearRegression, Ridge, normal_equations, project_ball
 from corollary.optim.directions import soft_threshold
 
@@ -223,6 +224,18 @@ def test_softmax_agrees_with_scikit_learn(layout, fit_intercept):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     np.testing.assert_allclose(ours.predict_proba(layout(A)), theirs.predict_proba(A), atol=1e-4)
     np.testing.assert_allclose(ours.coef_.sum(axis=0), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [3, 60])  # one panel of registers, and several
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_curvature_of_softmax_regression_is_eq_2(classes, order):
+    rng = np.random.default_rng(0)
+    A, w = np.asarray(rng.standard_normal((301, 7)), order=order), rng.random(301)
+    P, V = rng.dirichlet(np.ones(classes), 301), rng.standard_normal((8, classes))
+    wide = np.column_stack([A, np.ones(301)])
+    U = P * (wide @ V)
+    expected = wide.T @ (w[:, None] * (U - P * U.sum(1, keepdims=True)))
+    np.testing.assert_allclose(curvature(A, P, w, V), expected, atol=1e-11)  # sums of 301 terms of size 1
 
 
 def test_softmax_losses_fall_and_float32_stays():

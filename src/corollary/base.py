@@ -67,7 +67,16 @@ from corollary.roles import (
     roles,
 )
 from corollary.shapes import Columns, Count, Labels, List, Maybe, Number, Plain, Record, Text
-from corollary.validation import SCALE, as_tensor, broke_down, check_complete, check_count, digest, to_numpy
+from corollary.validation import (
+    SCALE,
+    as_tensor,
+    broke_down,
+    check_complete,
+    check_count,
+    digest,
+    quick_sum,
+    to_numpy,
+)
 
 __all__ = [
     "Classifier",
@@ -365,7 +374,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 do = "For images use a model of images (`corollary list --input image`), or X.reshape(len(X), -1)."
                 got = f"an array with dim {X.ndim}, shape {tuple(X.shape)}"
                 raise errors.value(type(self).__name__, must, got, do)
-            return validate_data(self, to_numpy(X), reset=reset, **options)
+            X = to_numpy(X)
+            floats = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
+            if floats and np.isfinite(quick_sum(X)):
+                options["ensure_all_finite"] = False  # scikit-learn's own pass would find nothing
+            return validate_data(self, X, reset=reset, **options)
         deep = {"levels": self._pixel_levels()} if self.input == "image" else {}
         return _KIND_CHECKS[self.input](X, type(self).__name__, **self._checks, **deep)
 

@@ -24,10 +24,12 @@ __all__ = [
     "check_target",
     "digest",
     "finite",
+    "quick_sum",
     "to_numpy",
 ]
 
 HASH_BLOCK = 2**22  # bytes hashed at a time
+SIDE_BY_SIDE = 1024  # sums of which a sum over a table is made
 HASH_THREADED = 2**25  # bytes from which several threads hash
 
 
@@ -172,6 +174,18 @@ def check_complete(owner: str, y: np.ndarray) -> None:
 def to_numpy(X: Any) -> Any:
     """Return torch tensors as arrays; everything else unchanged."""
     return X.detach().cpu().numpy() if type(X).__module__ == "torch" else X
+
+
+def quick_sum(X: np.ndarray) -> float:
+    """Return the sum of all entries, finite only if they are: many sums side by side, at twice the speed of one."""
+    with np.errstate(all="ignore"):
+        if X.size < SIDE_BY_SIDE or not (X.flags.c_contiguous or X.flags.f_contiguous):
+            return float(X.sum())
+        flat = X.ravel(order="K")
+        rest = X.size % SIDE_BY_SIDE
+        return float(
+            flat[: X.size - rest].reshape(-1, SIDE_BY_SIDE).sum(0).sum() + flat[X.size - rest :].sum()
+        )
 
 
 SCALE = (

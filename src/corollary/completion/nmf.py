@@ -44,7 +44,7 @@ from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, State
 from corollary.engine.run import current
 from corollary.engine.sources import blocks
-from corollary.linalg.dense import dot, packed, partial_sums, row_major, unpacked
+from corollary.linalg.dense import packed, partial_sums, row_major, summed, unpacked
 from corollary.linalg.moments import has_nan, moments_of
 from corollary.shapes import Array, Count, Number
 
@@ -208,7 +208,7 @@ class CoordinateDescent(_Factorisation):
             return self.products[half]  # type: ignore[no-any-return]
         if half == 0 and self.fused == 1:  # no pass has been made yet, or a resume has forgotten what it left
             mine = current().shard(len(self.Ht))
-            return current().sum(dot(self.X[:, mine], self.Ht[mine]))[rows]  # type: ignore[no-any-return]
+            return current().sum(summed(self.X.T[mine], self.Ht[mine]))[rows]  # type: ignore[no-any-return]
         view, B = (self.columns, self.W) if half else (self.rows, self.Ht)
         found: np.ndarray = view.dot(B, rows)
         self.products[half] = found if self.hold_H else None
@@ -221,7 +221,7 @@ class CoordinateDescent(_Factorisation):
 
 def _gram(B: np.ndarray, l2: float) -> np.ndarray:
     """Return BᵀB with the squared penalty on its diagonal."""
-    G = np.ascontiguousarray(dot(B.T, B))
+    G = np.ascontiguousarray(summed(B, B))
     G.flat[:: len(G) + 1] += B.dtype.type(l2)
     return G
 

@@ -44,8 +44,8 @@ __all__ = [
 ILL_CONDITIONED = 1e-6  # smallest over largest pivot below which Cholesky is not trusted
 EXHAUSTED = 100.0  # times the rounding unit: a block this small adds nothing
 KRYLOV_BLOCKS = 5  # products in a cycle, unless asked for otherwise
-THINNEST, THICKEST = 8, 64  # columns of a factor for which products are compiled
-LARGE, LARGE_SPARSE = 2**26, 2**24  # multiplications from which compiling them pays
+THINNEST, THICKEST = 8, 64  # columns of a factor for which products are compiled; dense ones take any few
+LARGE, LARGE_SPARSE = 2**18, 2**24  # multiplications from which that pays
 RESIDUAL = 1e-6  # of the largest eigenvalue: as exact as float32 eigenvectors get
 
 
@@ -250,7 +250,9 @@ class Rows:
         return self._transposed @ Y if self.sparse else (Y.T @ self.X).T  # the long side last: faster
 
     def _compiles(self, K: int) -> bool:
-        return THINNEST <= K <= THICKEST and self.size * K >= (LARGE_SPARSE if self.sparse else LARGE)
+        if self.sparse:
+            return THINNEST <= K <= THICKEST and self.size * K >= LARGE_SPARSE
+        return K <= THICKEST and self.size * K >= LARGE
 
     @cached_property
     def _compiled(self) -> Any:

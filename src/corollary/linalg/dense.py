@@ -29,6 +29,8 @@ __all__ = [
     "packed",
     "partial_sums",
     "row_major",
+    "scatter",
+    "summed",
     "unpacked",
 ]
 
@@ -36,6 +38,8 @@ __all__ = [
 ROWS, WIDEST = (4 if WIDE == 32 else 8), 3
 BLOCK = 16  # rows; more of them lie on more pages than the processor remembers
 CHUNK = 2048  # columns of x at a time, so that their rows of b stay in the cache
+FEW = 1024  # columns that lie together, each on pages of its own: a row through so many is still read quickly
+TALL, FLUSH = 256, 512  # rows that a product with itself takes in at a time, and sums in the type of the data
 PARTS = 8  # sums of a transposed product: fixed, so that the result does not depend on the threads
 FLAT = {"fastmath": True, "error_model": "numpy", "cache": True, "nogil": True}
 
@@ -137,15 +141,20 @@ def row_major(X: np.ndarray) -> bool:
 
 
 def dot(X: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return X B, reading X in the order in which it lies."""
-    (n, m), K = X.shape, B.shape[1]
-    if row_major(X):
-        wide = panels(n, K, X.dtype)
-        _product(X, packed(B), wide)
-        return unpacked(wide, K)
-    sums = partial_sums(m, n, K, X.dtype)
-    _back_product(X.T, packed(B), sums)
-    return unpacked(sums.sum(0), K)
+    """Return X B; where columns lie together and are many, as sums over them."""
+    if not row_major(X) and X.shape[1] > FEW:
+        return summed(X.T, B)
+    wide = panels(len(X), B.shape[1], X.dtype)
+    _product(X, packed(B), wide)
+    return unpacked(wide, B.shape[1])
+
+
+def summed(X: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Return Xᵀ B as a sum over the rows of X."""
+    n, d = X.shape
+    sums = partial_sums(n, d, B.shape[1], X.dtype)
+    _back_product(X, packed(B), sums)
+    return unpacked(sums.sum(0), B.shape[1])
 
 
 @njit(parallel=True, **FLAT)
@@ -162,6 +171,62 @@ def _back_product(X, B, sums):  # pragma: no cover - compiled
         stop = (part + 1) * n // parts
         for first in range(part * n // parts, stop, BLOCK):
             accumulate_back(sums[part], X, first, min(BLOCK, stop - first), B, first)
+
+
+def scatter(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of the columns (d,) and XᵀX (d, d) in float64, from one pass over X.
+
+    Products are summed in the type of X over ``FLUSH`` rows, so float32 data lose few digits.
+    """
+    n, d = X.shape
+    parts = max(1, min(PARTS, n // FLUSH))
+    total, sums = np.zeros((parts, d)), np.zeros((parts, *panels(d, d, X.dtype).shape))
+    _scatter(X, total, sums)
+    lower = np.tril(unpacked(sums.sum(0), d))
+    return total.sum(0), lower + np.tril(lower, -1).T
+
+
+@njit(**FLAT)
+def _pack_rows(X, first, count, wide, total):  # pragma: no cover - compiled
+    """Copy rows of X into panels, in the order in which they lie, and add them to the sums of the columns."""
+    d, width = X.shape[1], wide.shape[2]
+    if X.strides[0] >= X.strides[1]:
+        for i in range(count):
+            for q in range(len(wide)):
+                for k in range(min(width, d - q * width)):
+                    wide[q, i, k] = X[first + i, q * width + k]
+                    total[q * width + k] += wide[q, i, k]
+        return
+    for j in range(d):
+        s = 0.0
+        for i in range(count):
+            wide[j // width, i, j % width] = X[first + i, j]
+            s += X[first + i, j]
+        total[j] += s
+
+
+@njit(parallel=True, **FLAT)
+def _scatter(X, total, sums):  # pragma: no cover - compiled
+    n, d = X.shape
+    parts, p, _, width = sums.shape
+    row, column = X.strides[0] // X.itemsize, X.strides[1] // X.itemsize
+    for part in prange(parts):
+        wide, fresh = np.zeros((p, TALL, width), X.dtype), np.empty((p, d, width), X.dtype)
+        stop = (part + 1) * n // parts
+        for begin in range(part * n // parts, stop, FLUSH):
+            fresh[:] = 0
+            for first in range(begin, min(begin + FLUSH, stop), TALL):
+                count = min(TALL, stop - first)
+                _pack_rows(X, first, count, wide, total[part])
+                for q in range(p):  # on and below the diagonal
+                    at = q * width
+                    _strips(
+                        fresh[q], at, X, first * row + at * column, d - at, column, row, wide[q], 0, count
+                    )
+            for q in range(p):
+                for j in range(q * width, d):
+                    for k in range(width):
+                        sums[part, q, j, k] += fresh[q, j, k]
 
 
 def gram_of_blocks(Y: np.ndarray) -> np.ndarray:

@@ -41,7 +41,9 @@ from corollary.data.sources import Source
 from corollary.engine.learner import Iteration, Metrics, Once, State
 from corollary.engine.run import current
 from corollary.engine.sources import blocks
-from corollary.linalg import sparse_tensor
+from corollary.linalg import THICKEST, Rows
+from corollary.linalg.dense import scatter
+from corollary.linear.logistic_kernels import curvature
 from corollary.shapes import Array
 from corollary.validation import as_given
 
@@ -72,11 +74,12 @@ class _Problem:
         self.run, self.k, self.intercept = run, k, intercept
         self.source, self.share, self.shape = X if isinstance(X, Source) else None, rows, X.shape
         self.kept = X.dtype  # of the weights that are kept
+        self.X = None
         if self.source is None:
-            part = X[rows]
-            self.X = sparse_tensor(part) if sparse.issparse(X) else as_tensor(part)
-            self.Xt = sparse_tensor(part.T) if sparse.issparse(X) else self.X.T
-        self.dtype = torch.float64 if self.source is not None else self.X.dtype
+            self.X = Rows(X[rows] if sparse.issparse(X) else as_tensor(X[rows]))
+        self.dtype = torch.float64 if self.source is not None else getattr(torch, X.dtype.name)
+        self.last: tuple[Any, Any] = None, None  # weights and their scores
+        self.plain = weight is None
         w = np.ones(n) if weight is None else weight
         self.total = float(w.sum())
         self.w = as_tensor(w[rows]).to(self.dtype)[:, None]
@@ -84,27 +87,32 @@ class _Problem:
         self.penalty = torch.full((X.shape[1] + 1, 1), 1 / C, dtype=torch.float64)
         self.penalty[-1] = 0.0
 
-    def parts(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield this process's rows and their transpose: all at once, or block by block from where they stay."""
-        if self.source is None:
-            yield slice(None), self.X, self.Xt
+    def parts(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield this process's rows: all at once, or block by block from where they stay."""
+        if self.X is not None:
+            yield slice(None), self.X
             return
         for rows, block in blocks(self.source, self.share):
-            X = torch.from_numpy(block)
-            yield rows, X, X.T
+            yield rows, Rows(torch.from_numpy(block))
 
-    def scores(self, X: Tensor, B: Tensor) -> Tensor:
-        B = B.to(self.dtype)
-        return X @ B[:-1] + B[-1]
+    def scores(self, X: Rows, B: Tensor) -> Tensor:
+        """Return [X 1] B; those of all rows are kept, for the gradient is wanted where the loss was."""
+        if B is self.last[0]:
+            return self.last[1]  # type: ignore[no-any-return]
+        wide = B.to(self.dtype)
+        Z = X.dot(wide[:-1]).add_(wide[-1])
+        if X is self.X:
+            self.last = B, Z
+        return Z
 
-    def back(self, Xt: Tensor, R: Tensor) -> Tensor:
+    def back(self, X: Rows, R: Tensor) -> Tensor:
         """Return [X 1]ᵀ R in float64."""
         last = R.sum(0, keepdim=True) if self.intercept else torch.zeros_like(R[:1])
-        return torch.cat([Xt @ R, last]).double()
+        return torch.cat([X.back(R), last]).double()
 
     def value(self, B: Tensor) -> float:
         data = torch.zeros((), dtype=torch.float64)
-        for rows, X, _ in self.parts():
+        for rows, X in self.parts():
             Z = self.scores(X, B)
             losses = (torch.logsumexp(Z, 1) - Z.gather(1, self.y[rows, None])[:, 0]).double()
             data = data + (self.w[rows, 0].double() * losses).sum()
@@ -112,38 +120,43 @@ class _Problem:
 
     def gradient(self, B: Tensor) -> tuple[Tensor, Tensor]:
         total, found = torch.zeros_like(B), []
-        for rows, X, Xt in self.parts():
-            found.append(torch.softmax(self.scores(X, B), 1))
+        for rows, X in self.parts():
+            Z = self.scores(X, B)
+            # torch.softmax over a few classes is several times slower
+            found.append((Z - torch.logsumexp(Z, 1, keepdim=True)).exp_())
             R = found[-1].clone()
             R.scatter_add_(1, self.y[rows, None], torch.full_like(R[:, :1], -1.0))
-            total += self.back(Xt, R.mul_(self.w[rows]))
+            total += self.back(X, R.mul_(self.w[rows]))
         P = found[0] if len(found) == 1 else torch.cat(found)
         return self.run.sum(total) + self.penalty * B, P
 
     def curvature(self, P: Tensor, V: Tensor) -> Tensor:
         total = torch.zeros_like(V)
-        for rows, X, Xt in self.parts():
-            U = self.scores(X, V).mul_(P[rows])
-            total += self.back(Xt, (U - P[rows] * U.sum(1, keepdim=True)).mul_(self.w[rows]))
-        found: Tensor = self.run.sum(total) + self.penalty * V
-        return found
+        for rows, X in self.parts():
+            if not X.sparse and self.k <= THICKEST:
+                arrays = (part.numpy() for part in (X.X, P[rows], self.w[rows, 0], V.to(self.dtype)))
+                found = torch.from_numpy(curvature(*arrays)).double()
+                found[-1] *= self.intercept
+                total += found
+                continue
+            U = P[rows] * self.scores(X, V)
+            total += self.back(X, (U - P[rows] * U.sum(1, keepdim=True)).mul_(self.w[rows]))
+        return self.run.sum(total) + self.penalty * V  # type: ignore[no-any-return]
 
     def bound(self) -> Tensor:
         """Return the Cholesky factor of Böhning's bound, eq. 3, for one class."""
         d = self.shape[1]
         ones = self.w.sum(0).double()
         # The diagonal of a sparse matrix is enough of a preconditioner.
-        if self.source is None and self.X.layout == torch.sparse_csr:
-            squares = torch.sparse_csr_tensor(
-                self.Xt.crow_indices(), self.Xt.col_indices(), self.Xt.values().square(), self.Xt.shape
-            )
-            H = torch.diag(torch.cat([(squares @ self.w)[:, 0].double(), ones]))
+        if self.X is not None and self.X.sparse:
+            squares = torch.from_numpy(self.X.X.power(2).T @ self.w.numpy())
+            H = torch.diag(torch.cat([squares[:, 0].double(), ones]))
         else:
             H = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-            for rows, X, Xt in self.parts():
-                WX = X * self.w[rows]
-                H[:d, :d] += (Xt @ WX).double()
-                H[:d, d] += WX.sum(0).double() * self.intercept
+            for rows, part in self.parts():
+                X = part.X if self.plain else part.X * self.w[rows].sqrt()
+                H[:d, :d] += torch.from_numpy(scatter(X.numpy())[1])
+                H[:d, d] += part.back(self.w[rows])[:, 0].double() * self.intercept
             H[d, :d], H[d, d] = H[:d, d], ones[0]
         H = 0.5 * self.run.sum(H)
         diagonal = H.diagonal()
@@ -174,7 +187,8 @@ class NewtonCG(Iteration):
         direction = self._solve(P, g)
         slope, step = float((g * direction).sum()), 1.0
         for _ in range(30):
-            value = problem.value(self.B + step * direction)
+            fresh = self.B + step * direction
+            value = problem.value(fresh)
             if value <= self.objective + ARMIJO * step * slope:
                 break
             step *= 0.5
@@ -182,7 +196,7 @@ class NewtonCG(Iteration):
             self.converged = True
             return {"loss": self.objective / problem.total, "gradient": steepest}
         self.converged = value >= self.objective  # no longer falls: as exact as the type allows
-        self.B, self.objective = self.B + step * direction, value
+        self.B, self.objective = fresh, value
         return {"loss": value / problem.total, "gradient": steepest}
 
     def planes(self) -> tuple[np.ndarray, np.ndarray]:
