@@ -40,6 +40,15 @@ def test_fid_of_fewer_samples_than_features_has_a_closed_form():
     assert metrics.fid(a, 1.5 * a) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("f", [255, 256, 600])
+def test_moments_of_many_features_are_compared_column_block_by_block(f):
+    rng = np.random.default_rng(f)
+    mu, nu = rng.standard_normal((2, f))
+    A, B = (np.cov((rng.standard_normal((2 * f, f)) * scale).T) for scale in (1.0, np.linspace(0.5, 2, f)))
+    expected = (mu - nu) @ (mu - nu) + np.trace(A + B) - 2 * np.trace(sqrtm(A @ B)).real
+    assert metrics.gaussian_distance(mu, A, nu, B) == pytest.approx(expected, rel=1e-8)  # as above
+
+
 def test_fid_reads_blocks_once_and_does_not_cancel_far_from_zero():
     a, b = rows(300, 5), rows(300, 5, 1)
     near, far = (

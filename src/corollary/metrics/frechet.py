@@ -4,9 +4,9 @@ Between :math:`N(\mu, A)` and :math:`N(\nu, B)` the squared Wasserstein-2 distan
 
 .. math:: \|\mu - \nu\|^2 + \operatorname{tr} A + \operatorname{tr} B - 2 \operatorname{tr} (A^{1/2} B A^{1/2})^{1/2}. \tag{1}
 
-With :math:`A = L L^\top`, the last root has the trace of :math:`(L^\top B L)^{1/2}` (2): a Cholesky factor, two products and the
-eigenvalues of a symmetric matrix, and no root of a matrix that is not symmetric. Of the activations of an Inception network
-it is the "Fréchet inception distance" (FID).
+With :math:`A = L L^\top`, the last root has the trace of :math:`(L^\top B L)^{1/2}` (2): a Cholesky factor, two products of
+which a third is needed, the eigenvalues of a symmetric matrix, and no root of a matrix that is not symmetric. Of the
+activations of an Inception network it is the "Fréchet inception distance" (FID).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from corollary import errors
 from corollary.metrics.features import feature_blocks
 
 __all__ = ["Moments", "fid", "frechet_distance", "gaussian_distance"]
+
+COLUMNS = 256  # of the product in eq. 2 that are made at a time
 
 
 class Moments:
@@ -77,20 +79,23 @@ def gaussian_distance(mean_a: Any, cov_a: Any, mean_b: Any, cov_b: Any) -> float
         must = "means must be (f,) and covariances (f, f)"
         got = f"{tuple(mu.shape)}, {tuple(A.shape)}, {tuple(nu.shape)} and {tuple(B.shape)}"
         raise errors.value("gaussian_distance", must, got)
-    L = _factor(A)
-    cross = torch.linalg.eigvalsh(L.T @ B @ L).clamp_min(0).sqrt().sum()
+    cross = torch.linalg.eigvalsh(_product(A, B), UPLO="L").clamp_min(0).sqrt().sum()
     gap = mu - nu
     return max(0.0, float(gap @ gap + A.trace() + B.trace() - 2 * cross))
 
 
-def _factor(A: Tensor) -> Tensor:
-    """Return L with A = L Lᵀ, also where A is only semi-definite."""
+def _product(A: Tensor, B: Tensor) -> Tensor:
+    """Return the lower triangle of LᵀBL, eq. 2, also where A = LLᵀ is only semi-definite."""
     L: Tensor
     L, failed = torch.linalg.cholesky_ex(A)
     if int(failed):
         values, vectors = torch.linalg.eigh(A)
         L = vectors * values.clamp_min(0).sqrt()
-    return L
+        return L.T @ B @ L
+    C = torch.zeros_like(B)
+    for j in range(0, len(L), COLUMNS):  # L is zero above its diagonal: what is below j needs no row before j
+        C[j:, j : j + COLUMNS] = L[j:, j:].T @ (B[j:, j:] @ L[j:, j : j + COLUMNS])
+    return C
 
 
 def fid(real: Any, fake: Any, features: Any = None) -> float:
