@@ -28,7 +28,8 @@ SUPERVISED = {
 # Claims of the course on pages of their own making.
 CLAIMS = {
     "certificates": "a PAC-Bayes bound below 1 on real digits, with the network that attains it",
-    "kernel_drift": "the tangent kernel drifts with one over the root of the width",
+    "kernel_drift": "the tangent kernel drifts with one over the root of the width where the output weights have one sign, "
+    "and faster where their signs are random",
     "rings": "mode collapse on a ring and a grid, by loss and by rule",
     "robustness": "what adversarial training gains and costs",
 }

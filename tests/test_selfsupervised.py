@@ -96,6 +96,33 @@ def test_features_are_what_the_last_layer_reads_and_a_classifier_starts_from_the
             assert torch.equal(weight, tuned.module_.get_parameter(name))
 
 
+def test_features_of_a_net_of_maps_are_its_last_maps_of_the_grid_s_size():
+    """On 16 x 16 pixels the stages of a ResNet end at 16, 8, 4 and 2: the third is read, on 4 x 4 cells."""
+    images = np.random.default_rng(0).random((6, 16, 16)).astype(np.float32)
+    fitted = RotationPretrainer("resnet", width=4, training=PLAN, random_state=0).fit(images)
+    scale, net = fitted.module_
+    with torch.no_grad():
+        maps = net.stem(scale(torch.from_numpy(images)[:, None]))
+        sides, kept = [], None
+        for stage in net.stages:
+            maps = stage(maps)
+            sides.append(maps.shape[-1])
+            kept = maps if sides[-1] >= 4 else kept
+    assert sides[-1] < 4 <= kept.shape[-1]
+    wanted = torch.nn.functional.adaptive_avg_pool2d(kept, 4).flatten(1)
+    np.testing.assert_allclose(fitted.transform(images), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_features_of_a_transformer_are_what_its_last_layer_reads():
+    """Its patches are maps, but the first thing it makes."""
+    images = np.random.default_rng(0).random((6, 32, 32)).astype(np.float32)
+    fitted = RotationPretrainer("vit", width=8, training=PLAN, random_state=0).fit(images)
+    last = [part for part in fitted.module_.modules() if isinstance(part, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        logits = fitted.module_(torch.from_numpy(images)[:, None])
+        torch.testing.assert_close(last(torch.from_numpy(fitted.transform(images))), logits)
+
+
 def test_images_are_sequences_of_rows():
     model = ContrastivePredictiveCoding(4, training=PLAN, random_state=0).fit(IMAGES)
     rows = ContrastivePredictiveCoding(4, training=PLAN, random_state=0).fit([*IMAGES])

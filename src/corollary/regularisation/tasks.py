@@ -9,7 +9,9 @@ which it can only do by knowing what is in it. *Patches*: an image is cut into a
 
 .. math:: \mathcal L = -\frac{1}{n} \sum_i \log p_\theta(j_i \mid \pi_{j_i} x_i), \qquad j_i \text{ uniform}. \tag{2}
 
-What the last layer reads are the features. A *linear probe* tells what they are worth: the accuracy of a linear classifier on
+The features are maps from before the end of the net, averaged over a grid of 4 x 4 cells: the last layers see what the task
+asks and little else. Nets that end in a vector, as LeNet and the vision transformer, give what their last layer reads. A
+*linear probe* tells what they are worth: the accuracy of a linear classifier on
 them, beside that on the features of an untrained net.
 """
 
@@ -42,6 +44,8 @@ from corollary.vision.nets import CLASSIFIERS
 
 __all__ = ["PatchPretrainer", "RotationPretrainer", "linear_probe", "rotations", "shuffled"]
 
+
+GRID = 4  # cells along each side in which maps are averaged
 
 # --- equations -------------------------------------------------------------------------------------------
 
@@ -116,20 +120,31 @@ class _BasePretrainer(Transformer, BaseImageEstimator):
         return objective
 
     def _transform(self, X: np.ndarray) -> np.ndarray:
-        """Return what the last linear layer reads."""
-        last = [part for part in self.module_.modules() if isinstance(part, nn.Linear)][-1]
-        seen: list[Tensor] = []
-        handle = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].flatten(1)))
+        """Return the last maps of at least GRID x GRID entries on that grid; of a net without maps, what its last layer reads."""
+        net = self.module_[1]
+        maps, ends, read = [], [], []
+
+        def keep(_: Any, __: Any, out: Any) -> None:
+            if isinstance(out, Tensor) and out.ndim == 4 and min(out.shape[2:]) >= GRID:
+                maps.append(out)
+
+        last = [part for part in net.modules() if isinstance(part, nn.Linear)][-1]
+        handles = [part.register_forward_hook(keep) for part in net.modules()]
+        handles.append(net.head.register_forward_pre_hook(lambda _, inputs: ends.append(inputs[0].ndim)))
+        handles.append(last.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0].flatten(1))))
 
         def call(x: Tensor) -> Tensor:
-            seen.clear()
+            for seen in (maps, ends, read):
+                seen.clear()
             self.module_(x)
-            return seen[-1]
+            on_maps = bool(maps) and ends == [4]  # of a vision transformer only the patches are maps
+            return F.adaptive_avg_pool2d(maps[-1], GRID).flatten(1) if on_maps else read[-1]
 
         try:
             return self._logits(X, call)
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
 
     def fine_tune(self, X, y, *, freeze=None, rate_decay=1.0, training=None, random_state=None):
         """Return an :class:`ImageClassifier` for labelled images that starts from these weights.
