@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from corollary import DDPM, Training, load
-from corollary.generative.ddpm import Levels, betas, noisy, strata
+from corollary.generative.ddpm import Levels, betas, log_cell, noisy, strata
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
+from corollary.generative.scaling import Scaling
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -150,7 +153,10 @@ def test_errors_are_measured_on_training_data_after_the_fit():
     model = DDPM(100, width=32, n_layers=1, training=Training(epochs=30), random_state=0).fit(X)
     with torch.inference_mode():
         z = model._scaling.forward(torch.from_numpy(X))[0]
-        found = [float(squares.mean()) / 2 for *_, squares in model._errors(z)]
+        found = [
+            np.mean([float((z - guess).square().mean()) for guess in guesses])
+            for *_, guesses in model._guesses(z)
+        ]
     np.testing.assert_allclose(model.errors_, found, rtol=1e-6)
     assert (np.diff(model.errors_) > 0).mean() > 0.8  # more noise, less known
     worse = model.score(X)
@@ -158,6 +164,35 @@ def test_errors_are_measured_on_training_data_after_the_fit():
         model.errors_ = model.errors_ * factor
         assert model.score(X) < worse
         model.errors_ = model.errors_ / factor
+
+
+def test_probabilities_of_levels_sum_to_one_and_far_ones_stay_finite():
+    """Images of 5 levels, scaled to [-1, 1]: the last step's cells cover the line, whatever the prediction."""
+    X = np.random.default_rng(0).integers(0, 5, (50, 1, 1, 5)) / 4
+    scaling = Scaling.learn(X, "signed")
+    z = scaling.forward(torch.arange(5.0).double().reshape(1, 1, 1, 5) / 4)[0]
+    cells = scaling.cells(z)
+    for mean, deviation in ((0.1, 0.3), (-0.9, 0.01), (5.0, 0.01)):
+        logs = log_cell(z, torch.full_like(z, mean), deviation, *cells)
+        assert logs.isfinite().all()
+        assert float((logs.exp() * cells[2]).sum()) == pytest.approx(1, abs=1e-12)
+    smooth = Scaling.learn(np.random.default_rng(0).random((9, 1, 2, 2)), "signed")
+    z = torch.full((1, 1, 2, 2), 0.25, dtype=torch.float64)
+    begin, end, width = smooth.cells(z)
+    found = log_cell(z, torch.zeros_like(z), 0.5, begin, end, width)
+    assert float(width.max()) == 0
+    np.testing.assert_allclose(found, norm.logpdf(0.25, 0, 0.5))
+
+
+def test_bits_of_all_images_bound_a_probability():
+    """Four binary pixels: two to the minus the bits of all 16 images sum to at most one, and are close where one is likely."""
+    every = np.array(list(product((0.0, 1.0), repeat=4))).reshape(-1, 2, 2)
+    X = every[np.random.default_rng(0).choice([3, 12], 200)]
+    plan = Training(epochs=60, batch_size=32, learning_rate=3e-3, average=0.98)
+    model = DDPM(100, sampling_steps=10, width=16, n_layers=1, training=plan, random_state=0).fit(X)
+    bits = 4 * model.bits_per_dimension(every)
+    # at most one, but for the draws of noise that the terms of the bound are estimated with
+    assert np.sum(2.0**-bits) < 1.1 and bits[[3, 12]].mean() < 3.5  # four bits would be chance
 
 
 # --- the estimator ------------------------------------------------------------------------------------------

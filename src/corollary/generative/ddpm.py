@@ -36,7 +36,9 @@ The bound is largest if the steps back have the variance
     \sigma_t^2 = \tilde\beta_t + \Big( \tfrac{\sqrt{\bar\alpha_{t-1}}\, \beta_t}{1 - \bar\alpha_t} \Big)^2 e_t, \qquad
     e_t = \tfrac1d\, \mathbb E\, \lVert x_0 - \hat x_0(x_t) \rVert^2, \tag{7}
 
-where :math:`e_t` is measured on training data after the fit.
+where :math:`e_t` is measured on training data after the fit. Pixels on a grid are learned as they are, without noise; the last
+step back gives a level its probability, the integral of the Gaussian over one step of the grid (8), and (5) bounds a
+probability. Columns of tables are dequantised: of few rows the exact values would be learned by heart.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ from corollary.generative.denoisers import denoiser
 from corollary.shapes import Array, Number
 from corollary.validation import as_given, check_count
 
-__all__ = ["DDPM", "Levels", "betas", "noisy", "strata"]
+__all__ = ["DDPM", "Levels", "betas", "log_cell", "noisy", "strata"]
 
 WITHOUT_LABEL = 0.1  # share of the samples that are learned without their label, for eq. 6
 TOGETHER = 512  # samples drawn at a time
@@ -129,13 +131,11 @@ class Levels(NamedTuple):
         return mean, (1 - before) / (1 - kept) * beta
 
     def cost(self, squares: Tensor, t: int, error: float, d: int) -> Tensor:
-        """Return what level t takes from the bound, eq. 5, given squared errors of x0 (n,) and their usual size, eq. 7."""
+        """Return what level t > 0 takes from the bound, eq. 5, given squared errors of x0 (n,) and their usual size, eq. 7."""
         before, share = self.before(t), self.weight(t) ** 2
         least = (1 - before) / (1 - float(self.kept[t])) * float(self.beta[t])
         variance = least + share * error
-        # of the first level -log N(x0), of the others the divergence of two Gaussians
-        rest = math.log(variance / least) - 1 + least / variance if t else math.log(2 * math.pi * variance)
-        return 0.5 * (d * rest + share / variance * squares)
+        return 0.5 * (d * (math.log(variance / least) - 1 + least / variance) + share / variance * squares)
 
     def jump(self, x0: Tensor, epsilon: Tensor, t: int, s: int, eta: float, z: Tensor | None) -> Tensor:
         """Return x_s of eq. 4; s = -1 is no noise at all."""
@@ -280,13 +280,17 @@ class DDPM(Density, GenerativeModel):
         x = self._scale(data.X, "signed" if data.X.ndim == 4 else "standard")
         self.largest_ = 1.0 if data.X.ndim == 4 else BEYOND * float(self._scaling.forward(x)[0].abs().max())
 
+    def _scaled(self, x: Tensor, u: Tensor) -> Tensor:
+        """Return scaled samples: pixels in the middle of the steps of their grid, columns anywhere in them."""
+        return self._scaling.forward(x, 0.5 if x.ndim == 4 else u)[0]
+
     @property
     def _levels(self) -> Levels:
         return _levels(self.schedule, self.n_steps)
 
     def _objective(self, module: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         x, label = batch.inputs[0], batch.target
-        x0, _ = self._scaling.forward(x, torch.rand_like(x))
+        x0 = self._scaled(x, torch.rand_like(x))
         t = torch.randint(self.n_steps, (len(x),), device=x.device)
         epsilon, kept = torch.randn_like(x0), self._levels.kept.to(x.device)[t]
         if label is not None:  # the last label stands for none
@@ -449,27 +453,30 @@ class DDPM(Density, GenerativeModel):
         like = next(self.module_.parameters())
         with torch.inference_mode():
             x = some.inputs[0].to(like)
-            z = self._scaling.forward(x, torch.rand(x.shape, generator=_even()).to(x))[0]
-            found = [squares.mean() / self.n_features_in_ for *_, squares in self._errors(z)]
+            z = self._scaled(x, torch.rand(x.shape, generator=_even()).to(x))
+            found = [_squares(z, guesses).mean() / self.n_features_in_ for *_, guesses in self._guesses(z)]
         self.errors_ = torch.stack(found).clamp_min(TINY).double().cpu().numpy()
 
-    def _errors(self, x0: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-        """Yield levels of noise, how many each stands for, and the squared errors of x0 there (n,)."""
+    def _guesses(self, x0: Tensor) -> Iterator[tuple[int, int, list[Tensor]]]:
+        """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
         draws, generator = max(2, min(8, 128 // x0[0].numel())), _even()
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
-            kept, total = self._levels.kept[t].expand(len(x0)).to(x0), x0.new_zeros(len(x0))
-            for noise in _even_noise(draws, x0, generator):
-                found = self._predict_noise(noisy(x0, noise.expand_as(x0), kept), t, None)[0]
-                total += (x0 - found).square().flatten(1).sum(1) / draws
-            yield t, end - begin, total
+            kept = self._levels.kept[t].expand(len(x0)).to(x0)
+            seen = (noisy(x0, noise.expand_as(x0), kept) for noise in _even_noise(draws, x0, generator))
+            yield t, end - begin, [self._predict_noise(x, t, None)[0] for x in seen]
 
     def _bound(self, x0: Tensor) -> Tensor:
         """Return eq. 5 for scaled samples; a term in the middle of some levels stands for all of them."""
         last, d = float(self._levels.kept[-1]), x0[0].numel()
         total = -0.5 * (last * x0.square() - last - math.log(1 - last)).flatten(1).sum(1)
-        for (t, count, squares), error in zip(self._errors(x0), self.errors_):
-            total = total - count * self._levels.cost(squares, t, float(error), d)
+        cells = self._scaling.cells(x0) if x0.ndim == 4 else (x0, x0, torch.zeros_like(x0))
+        for (t, count, guesses), error in zip(self._guesses(x0), self.errors_):
+            if t:
+                total = total - count * self._levels.cost(_squares(x0, guesses), t, float(error), d)
+            else:
+                logs = [log_cell(x0, guess, math.sqrt(error), *cells) for guess in guesses]
+                total = total + torch.stack(logs).mean(0).flatten(1).sum(1)
         return total
 
     def bits_per_dimension(self, X):
@@ -477,10 +484,25 @@ class DDPM(Density, GenerativeModel):
         return self._scaling.bits(np.asarray(self._log_prob(self._query(X))), self.n_features_in_)
 
 
+def log_cell(x0: Tensor, mean: Tensor, deviation: float, begin: Tensor, end: Tensor, width: Tensor) -> Tensor:
+    """Return log-densities of numbers that are normal, but even within cells of a width, eq. 8; or simply normal without one."""
+    a, b = ((edge - mean).double() / deviation for edge in (begin, end))
+    a, b = torch.where(a > 0, -b, a), torch.where(a > 0, -a, b)  # the tail where nothing cancels
+    lower, upper = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
+    inside = upper + torch.log(-torch.expm1(lower - upper)) - width.double().log()  # NaN without a width
+    point = -0.5 * ((x0 - mean).double() / deviation).square() - math.log(deviation * math.sqrt(2 * math.pi))
+    return torch.where(width > 0, inside, point).to(x0.dtype)
+
+
 @lru_cache(maxsize=8)
 def _levels(schedule: str, n: int) -> Levels:
     with torch.inference_mode(False):
         return Levels.of(schedule, n)
+
+
+def _squares(x0: Tensor, guesses: list[Tensor]) -> Tensor:
+    """Return the squared errors of samples (n,), mean over the guesses."""
+    return torch.stack([(x0 - guess).square().flatten(1).sum(1) for guess in guesses]).mean(0)
 
 
 def _even() -> torch.Generator:

@@ -167,6 +167,18 @@ class Scaling(NamedTuple):
         rounded = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
         return torch.where(step > 0, rounded, x)
 
+    def cells(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return begin, end and width of the step of the grid that shifted and scaled pixels lie in; width 0 is no grid.
+
+        The darkest and the brightest level take all that is beyond them.
+        """
+        step, low, shift, scale = self.tensors(z)
+        level = torch.floor((z * scale + shift - low) / torch.where(step > 0, step, 1.0))
+        begin = torch.where(step > 0, (low + level * step - shift) / scale, z)
+        last, end = torch.round((1 - low) / torch.where(step > 0, step, 1.0)), begin + step / scale
+        begin = torch.where((step > 0) & (level <= 0), -math.inf, begin)
+        return begin, torch.where((step > 0) & (level >= last), math.inf, end), step / scale
+
     def bits(self, log_prob: np.ndarray, d: int) -> np.ndarray:
         """Return eq. 2: bits per dimension from the log-density of samples with d numbers each."""
         steps = np.broadcast_to(np.where(self.step > 0, self.step, 1.0).ravel(), (d,))
