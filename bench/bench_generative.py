@@ -181,7 +181,7 @@ def ddim(draw: Draw) -> Pair:
 def frechet(draw: Draw) -> Pair:
     """Fréchet distance of moments, against the root of a matrix as in pytorch-fid
 
-    A Cholesky factor, a third of two products, and the eigenvalues of one symmetric matrix, more than half of the time, half of
+    A Cholesky factor, a quarter of two products, and the eigenvalues of one symmetric matrix, more than half of the time, half of
     whose reduction runs at the speed of memory. SciPy's root of a matrix has become several times faster since pytorch-fid was
     measured against: a tenth of its time is about what those eigenvalues take alone.
     """

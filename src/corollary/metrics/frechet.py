@@ -5,7 +5,7 @@ Between :math:`N(\mu, A)` and :math:`N(\nu, B)` the squared Wasserstein-2 distan
 .. math:: \|\mu - \nu\|^2 + \operatorname{tr} A + \operatorname{tr} B - 2 \operatorname{tr} (A^{1/2} B A^{1/2})^{1/2}. \tag{1}
 
 With :math:`A = L L^\top`, the last root has the trace of :math:`(L^\top B L)^{1/2}` (2): a Cholesky factor, two products of
-which a third is needed, the eigenvalues of a symmetric matrix, and no root of a matrix that is not symmetric. Of the
+which a quarter is needed, the eigenvalues of a symmetric matrix, and no root of a matrix that is not symmetric. Of the
 activations of an Inception network it is the "Fréchet inception distance" (FID).
 """
 
@@ -22,7 +22,7 @@ from corollary.metrics.features import feature_blocks
 
 __all__ = ["Moments", "fid", "frechet_distance", "gaussian_distance"]
 
-COLUMNS = 256  # of the product in eq. 2 that are made at a time
+COLUMNS = 256  # and rows of the product in eq. 2 that are made at a time
 
 
 class Moments:
@@ -94,7 +94,9 @@ def _product(A: Tensor, B: Tensor) -> Tensor:
         return L.T @ B @ L
     C = torch.zeros_like(B)
     for j in range(0, len(L), COLUMNS):  # L is zero above its diagonal: what is below j needs no row before j
-        C[j:, j : j + COLUMNS] = L[j:, j:].T @ (B[j:, j:] @ L[j:, j : j + COLUMNS])
+        Y = B[j:, j:] @ L[j:, j : j + COLUMNS]
+        for i in range(j, len(L), COLUMNS):
+            C[i : i + COLUMNS, j : j + COLUMNS] = L[i:, i : i + COLUMNS].T @ Y[i - j :]
     return C
 
 
