@@ -309,3 +309,98 @@ def test_settings_of_a_cycle_are_those_of_its_top():
     descent = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=1.0)
     torch.optim.lr_scheduler.OneCycleLR(descent, max_lr=0.5, total_steps=10)
     assert Settings.of(descent, None).learning_rate == 0.5
+
+
+def test_a_pair_of_moves_without_clearing_is_told_from_gradients_added_on_purpose():
+    from corollary.diagnose.loop import _heaped
+
+    def loop(clears, moves):
+        made = {}
+
+        def step(model, batch):
+            if "descent" not in made:
+                made.update(descent=torch.optim.SGD(model.parameters(), 0.05), count=0)
+            if made["count"] % clears == 0:
+                made["descent"].zero_grad()
+            F.cross_entropy(model(batch[0]), batch[1]).backward()
+            made["count"] += 1
+            if made["count"] % moves == 0:
+                made["descent"].step()
+
+        return step
+
+    assert not _heaped(loop(1, 1), net(), (X, Y))[1]
+    assert not _heaped(loop(2, 2), net(), (X, Y))[1]
+    assert not _heaped(loop(5, 5), net(), (X, Y))[1]
+    assert _heaped(loop(11, 1), net(), (X, Y))[0] > 0.9
+    assert _heaped(loop(10**9, 1), net(), (X, Y))[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("loss", "best"), [("plain", 0.8), ("smoothed", 0.8 * 0.8 + 0.2 / 3), ("focal", None)]
+)
+def test_the_confidence_that_a_loss_wants(loss, best):
+    from corollary.diagnose.rewards import wanted
+
+    def focal(z, y):
+        p = z.log_softmax(1).gather(1, y[:, None])
+        return (-((1 - p.exp()) ** 5) * p).mean()
+
+    functions = {
+        "plain": F.cross_entropy,
+        "smoothed": lambda z, y: F.cross_entropy(z, y, label_smoothing=0.2),
+        "focal": focal,
+    }
+    found = wanted(Criterion("custom", "classes", functions[loss], True), 3)
+    if best is None:
+        assert found < 0.7  # below what eight right answers in ten deserve
+    else:
+        assert found == pytest.approx(best, abs=0.01)  # the grid of sizes
+
+
+def test_classes_as_quantities_are_a_wrong_loss_unless_they_have_an_order():
+    def numbers(z, y):
+        return ((z.softmax(1) * torch.arange(6)).sum(1) - y).square().mean()
+
+    g = torch.Generator().manual_seed(6)
+    y = torch.randint(0, 6, (400,), generator=g)
+    apart = 2 * F.one_hot(y, 6).float() + 0.3 * torch.randn(400, 6, generator=g)
+    line = torch.stack([y.float(), torch.zeros(400)], 1) + 0.3 * torch.randn(400, 2, generator=g)
+    assert causes(net(6), (apart, y), loss=numbers)[0] == "wrong-loss"
+    assert "wrong-loss" not in causes(net(6, 2), (line, y), loss=numbers)
+
+
+class Inside(nn.Module):
+    """A graph that the module holds itself; the inputs are nodes."""
+
+    def __init__(self, x, A, rounds):
+        super().__init__()
+        self.register_buffer("x", x)
+        self.register_buffer("A", A)
+        self.rounds, self.head = rounds, nn.Linear(x.shape[1], 2)
+
+    def forward(self, nodes):
+        h = self.x
+        for _ in range(self.rounds):
+            h = self.A @ h
+        return self.head(h)[nodes]
+
+
+def test_a_graph_inside_the_module_is_looked_at():
+    y = torch.arange(80) % 2
+    g = torch.Generator().manual_seed(7)
+    same = y[:, None] == y[None]
+    A = (torch.rand(80, 80, generator=g) < torch.where(same, 0.25, 0.1)).float() + torch.eye(80)
+    A = ((A + A.T) > 0).float()
+    A = A / A.sum(1, keepdim=True)
+    x = torch.randn(80, 6, generator=g)
+    x[:, 0] += 1.5 * y
+    rows = torch.randperm(80, generator=g)
+    deep = Inside(x, A, 30)
+    descent = torch.optim.Adam(deep.parameters(), 1e-2)
+    for _ in range(50):
+        descent.zero_grad()
+        F.cross_entropy(deep(rows), y[rows]).backward()
+        descent.step()
+    report = diagnose(deep, (rows[:50], y[rows[:50]]), (rows[50:], y[rows[50:]]), optimizer=descent)
+    assert report.alarms[0].cause == "oversmoothing"

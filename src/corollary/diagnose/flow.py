@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from corollary.diagnose.descent import abnormal
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.trace import Call, Trace, rms, sensitivity
 from corollary.diagnose.view import parts_score
+from corollary.diagnose.weights import weights_state
 
 __all__ = ["gradients"]
 
@@ -98,7 +100,7 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         worst = min(seen)
         said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
         sure = 0.9 if not exam.has("saturated-units") else 0.6
-        if began is not None and began >= RATIO:
+        if began >= RATIO if began is not None else _far_away(exam):
             sure = 0.5  # it came on the way: something else brought it about
         elif exam.has("dead-units"):
             exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.6)  # units that nothing reaches
@@ -110,12 +112,20 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         or _led_nowhere(exam, rows, ratio if began is None else began)
         or (growth > 1e4 and max(sizes) > 1e3)
         or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
-        or _swamped(exam, rows, growth)
+        or _swamped(exam, rows, growth, seen)
     ):
         value = max(*seen, growth)
         said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
         exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _far_away(exam: Exam) -> bool:
+    """Whether a rate above the usual has made the weights far larger than any usual start."""
+    state = weights_state(exam)
+    return abnormal(exam).get("learning-rate-too-large", -1.0) > 0.5 and (
+        state.ratio > 2 or state.largest > 4
+    )
 
 
 def _beyond_dead(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> bool:
@@ -135,11 +145,12 @@ def _led_nowhere(exam: Exam, rows: list[Any], ratio: float) -> bool:
     return len(rows) >= DEEP and ratio > GROWS and worse and not exam.fine
 
 
-def _swamped(exam: Exam, rows: list[Any], growth: float) -> bool:
-    """Whether signals that grow from layer to layer make outputs so large that a constant answer would be far better."""
+def _swamped(exam: Exam, rows: list[Any], growth: float, seen: list[float]) -> bool:
+    """Whether signals or gradients that grow with depth make outputs so large that a constant answer would be far better."""
     constant, loss = exam.constant_loss, exam.performance.get("train loss", float("nan"))
     much = min(GROWN, EACH ** (len(rows) - 1))
-    deep = len(rows) >= 5 and growth > much and not exam.has("unscaled-inputs", "unscaled-targets")
+    grown = growth > much or max(r for r in seen if r is not None) > GROWN
+    deep = len(rows) >= 5 and grown and not exam.has("unscaled-inputs", "unscaled-targets")
     return deep and math.isfinite(constant) and loss > GROWN * constant
 
 
@@ -164,7 +175,8 @@ def _steps(exam: Exam) -> None:
     wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
     if wild and not exam.fine and not (ratio > GROWS or g.max() > 1e4):
         g, ratio = began  # it began so, and what followed was no training
-    if (ratio > GROWS or g.max() > 1e4) and (broken or not (exam.fine or exam.gain > LEARNED)):
+    harmless = exam.fine or exam.gain > LEARNED or learned(exam)  # what was learned had a gradient
+    if (ratio > GROWS or g.max() > 1e4) and (broken or not harmless):
         said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
         exam.find(
             "exploding-gradient",
@@ -189,9 +201,15 @@ def _steps(exam: Exam) -> None:
 def _profile(exam: Exam, net: Any, rows: Any) -> tuple[np.ndarray, float] | None:
     """Return the size of the derivative by every step, and that by the first steps over that by the last."""
     found = sensitivity(exam.subject, net, rows)
-    if found is None or found[1].ndim != 3:
+    if found is None or found[1].ndim not in (2, 3):
         return None
-    over = (0, 1) if exam.steps_last and found[1].shape == rows.x.shape else (0, 2)
+    over = (
+        (0,)
+        if found[1].ndim == 2
+        else (0, 1)
+        if exam.steps_last and found[1].shape == rows.x.shape
+        else (0, 2)
+    )
     g = found[1].float().square().mean(over).sqrt().cpu().numpy()
     if len(g) < 5 or not np.isfinite(g).all() or not g.max():
         return None

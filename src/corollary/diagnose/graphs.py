@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -37,6 +39,7 @@ def oversmoothing(exam: Exam) -> None:
     s, t = exam.subject, exam.trace
     graph = graph_of(s.train) if t is not None else None
     if graph is None:
+        _many_graphs(exam)
         return
     states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == len(graph.x)]
     hops = hops_of(exam, len(graph.x))
@@ -68,6 +71,31 @@ def oversmoothing(exam: Exam) -> None:
         ):  # of nodes that are alike
             if cause in exam.sure:
                 exam.sure[cause] = min(exam.sure[cause], 0.5)
+
+
+def _many_graphs(exam: Exam) -> None:
+    """The same for a batch of small graphs, each with its own matrix: nodes of one graph become alike."""
+    t = exam.trace
+    if t is None or exam.fine:
+        return
+    rounds = [c for c in t.calls if c.name in ("matmul", "bmm") and _square(c.entered) and c.out.ndim == 3]
+    if len(rounds) < DEEP:
+        return
+    profile = []
+    for c in rounds:
+        h = c.out.detach().float()
+        profile.append(float((h - h.mean(1, keepdim=True)).norm() / h.norm().clamp_min(1e-12)))
+    first, alike = max(profile[:2]), min(profile[len(profile) // 2 :])
+    exam.facts["node variation"], exam.facts["hops"] = profile, len(rounds)
+    if alike < 0.15 * first or alike < 0.05:
+        said = f"after {len(rounds)} averages the nodes of a graph vary by {alike:.3f} of their size, {first:.3f} in the first"
+        exam.find(
+            "oversmoothing", alike, said, where=rounds[-1].where, sure=0.9, evidence={"profile": profile}
+        )
+
+
+def _square(t: Any) -> bool:
+    return isinstance(t, Tensor) and t.ndim == 3 and t.shape[1] == t.shape[2] and bool((t >= 0).all())
 
 
 def _alike_at_the_start(exam: Exam, limits: Tensor, n: int) -> float:

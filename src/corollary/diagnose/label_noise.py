@@ -27,7 +27,8 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
     new = (
         np.zeros(0, int) if v is None else np.flatnonzero(~np.isin(v.rows, exam.facts.get("shared rows", [])))
     )
-    if base.valid and len(new) >= 30:  # rows that are in both parts are known, not foreseen
+    alike = not exam.has("distribution-shift")
+    if alike and base.valid and len(new) >= 30:  # rows that are in both parts are known, not foreseen
         compare = _cleaner if p.classes else _nearer
         held, valid, share, suspicious = compare(base, name, new)
         exam.facts["noise gap"] = [held, valid]
@@ -40,7 +41,7 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
             return
     if p.classes:
         _confident_errors(exam, base)
-    elif not _better_where_new(exam) and base.gain > 0.2:
+    elif not (alike and _better_where_new(exam)) and base.gain > 0.2:
         _outliers(exam, base, guess)
 
 

@@ -16,7 +16,7 @@ from corollary.diagnose.trace import rms
 
 __all__ = ["loop"]
 
-STEPS = 8  # of the user's own, in which gradients that are added on purpose are cleared at least once
+STEPS = 8  # times that the user's own step is looked at
 
 
 def loop(exam: Exam) -> None:
@@ -34,7 +34,7 @@ def loop(exam: Exam) -> None:
     for net in nets:  # where a descent has ended in dead units or in NaN no gradient is left to be seen
         share, where = _heaped(s.step, net.train(), batch)
         if where:
-            said = f"after {STEPS} steps the gradients of {share:.0%} of the numbers still hold all those before them"
+            said = f"the gradients of {share:.0%} of the numbers still hold those of steps that were taken already"
             exam.find("gradients-not-cleared", share, said, where=where)
             return
     _left_behind(exam, nets[0], batch)
@@ -70,8 +70,12 @@ def _left_behind(exam: Exam, net: nn.Module, batch: Any) -> None:
 
 
 def _never_cleared(step: Any, net: nn.Module, batch: Any) -> list[str]:
-    """Return the parameters whose old gradient, marked by its size, is left after every one of some steps."""
-    marker, kept = 1e3, [n for n, _ in net.named_parameters()]
+    """Return the parameters that two steps in a row move while an old gradient, marked by its size, outlasts both.
+
+    Gradients that are added up on purpose are cleared between one move and the next. What outlasts most pairs of moves is
+    stale, though some later step may clear it.
+    """
+    marker, stale = 1e3, dict.fromkeys((n for n, _ in net.named_parameters()), 0)
     for _ in range(STEPS):
         old = {n: p.grad.detach().clone() for n, p in net.named_parameters() if p.grad is not None}
         sizes = {n: float(g.square().sum()) for n, g in old.items()}
@@ -79,18 +83,23 @@ def _never_cleared(step: Any, net: nn.Module, batch: Any) -> list[str]:
         for n, p in net.named_parameters():
             if n in old:
                 p.grad = old[n] * marker
-        step(net, batch)
-        after = {n: p.grad for n, p in net.named_parameters() if p.grad is not None and n in old}
-        left = {n: float((after[n] * old[n]).sum()) for n in after}
-        kept = [n for n in kept if 0 < 0.5 * marker * sizes.get(n, 0.0) < left.get(n, 0.0) < math.inf]
-        if not kept:
-            break
+        outlasts = set(old)
+        for _ in range(2):
+            net.load_state_dict(weights)
+            step(net, batch)
+            for n, p in net.named_parameters():
+                left = 0.0 if p.grad is None or n not in old else float((p.grad * old[n]).sum())
+                kept = 0 < 0.5 * marker * sizes.get(n, 0.0) < left < math.inf
+                if not kept or torch.equal(p.detach(), weights[n]):
+                    outlasts.discard(n)
+        for n in outlasts:
+            stale[n] += 1
         net.load_state_dict(weights)
         for n, p in net.named_parameters():
             if n in old:
                 p.grad = old[n]
         step(net, batch)
-    return kept
+    return [n for n, times in stale.items() if times >= STEPS / 2]
 
 
 def _left_gradients(exam: Exam) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.stats import spearmanr
 from torch import Tensor
 
-from corollary.diagnose.baselines import Problem, baselines
+from corollary.diagnose.baselines import Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.rewards import best_output, class_axis, takes_logits
+from corollary.diagnose.rewards import best_output, class_axis, takes_logits, treats_as_numbers
 from corollary.diagnose.samples import IGNORED, main_output, with_main
 
 __all__ = ["double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
+IN_LINE = 0.5  # rank correlation of numbers and distances of classes; of classes on a line it is near one
 BEYOND = 0.02  # of the targets, or of one, from which it is no rounding
 
 
@@ -83,6 +85,14 @@ def wrong_loss(exam: Exam) -> None:
     _one_class(exam, z)
     if c.custom:
         best_output(exam, z, yc)
+        if (
+            s.task == "classes"
+            and not exam.has("wrong-loss")
+            and treats_as_numbers(exam, z, yc)
+            and not _in_line(exam)
+        ):
+            said = "the loss of a wrong class grows with its number, as if classes were quantities, and these have no order"
+            exam.find("wrong-loss", z.shape[1], said, where="loss", repair={"loss": "cross_entropy"})
     _broadcast(exam, z, yc)
 
 
@@ -120,6 +130,21 @@ def _ordered(exam: Exam) -> bool:
         return as_numbers.score > 0.9 or as_numbers.score > base.gain
     counts = np.unique(base.problem.y, return_counts=True)[1]
     return float(counts.min() / counts.max()) < 0.3
+
+
+def _in_line(exam: Exam) -> bool:
+    """Whether classes further apart in number lie further apart in the table of features: then they have an order."""
+    base = exam.baselines
+    if base is None or not base.held or not base.problem.classes:
+        return True
+    p = base.problem
+    S = scaled(p.X)
+    means = np.stack([S[p.y == k].mean(0) for k in base.labels])
+    a, b = np.triu_indices(len(means), 1)
+    return bool(
+        spearmanr(np.abs(base.labels[a] - base.labels[b]), np.linalg.norm(means[a] - means[b], axis=1))[0]
+        > IN_LINE
+    )
 
 
 def _not_log(exam: Exam, z: Tensor, y: Tensor) -> bool:

@@ -15,10 +15,12 @@ from corollary.diagnose.flow import learned
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.reference import perceptron_gain
 from corollary.diagnose.reference_nets import net_gain
+from corollary.diagnose.rewards import wanted
 from corollary.diagnose.rules import RULES
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trials import Trials
+from corollary.diagnose.widening import say_view, views
 
 __all__ = ["capacity", "miscalibrated", "overfit"]
 
@@ -40,6 +42,7 @@ ENOUGH, FAR = (
     0.75,
     0.2,
 )  # of what is possible: with so much it is not too small; what another net is ahead of one that is
+DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 ASIDE = 0.5  # how sure an overfit is that explains the lesser part of what is wrong
@@ -69,6 +72,12 @@ def capacity(exam: Exam) -> None:
         theirs = max(theirs, other - ANOTHER) if math.isfinite(other) else theirs
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
     behind = theirs - mine
+    seen = views(exam) if behind > LESS and math.isfinite(exam.facts.get("reference net", math.nan)) else None
+    if seen is not None and seen[1] - seen[0] > max(
+        LESS, 0.5 * (theirs - seen[0])
+    ):  # a wider view closes most of the gap
+        say_view(exam, *seen)
+        return
     if behind > LESS or (behind > LESS / 2 and 1 - mine > 3 * (1 - theirs)):
         said = (
             f"trained afresh with good settings it scores {best:.3f} on its own training rows; others, simple "
@@ -167,17 +176,29 @@ def miscalibrated(exam: Exam) -> None:
     asked = _asked(s, zt)
     if over < 0 and SMOOTHED < asked < float(confidence.mean()) + 0.1:
         return  # as sure as its loss wants it to be
-    if error > limit and (over > 0.06 or over < -HALTED):
+    within = float(c.mean() - (a == b).mean())
+    doubts = within < -0.06 and inside > 0.08 + 1.2 * inside_noise and over < -0.06 and _wants_doubt(s, zt)
+    if doubts or (error > limit and (over > 0.06 or over < -HALTED)):
         own = inside > 0.06 + inside_noise
         text = (
             f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: "
             f"calibration error {error:.3f}"
         )
-        everywhere = own and float(c.mean() - (a == b).mean()) > 0.05  # too sure of the rows it knows, too
+        everywhere = own and within > 0.05  # too sure of the rows it knows, too
         if everywhere and "overfit" in exam.sure and exam.facts["gap"]["score"] < 0.2:
             exam.sure["overfit"] = min(exam.sure["overfit"], 0.6)
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
+
+
+def _wants_doubt(s: Any, z: Tensor) -> bool:
+    """Whether the user's own loss rewards less confidence than answers deserve, as a focal loss with a large exponent does."""
+    if not s.criterion.custom or s.task != "classes" or z.ndim != 2 or z.shape[1] < 2:
+        return False
+    try:
+        return wanted(s.criterion, z.shape[1]) < 0.8 - DOUBT
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+        return False
 
 
 def _asked(s: Any, z: Tensor) -> float:

@@ -53,7 +53,7 @@ def relation(exam: Exam) -> None:
         said = f"targets moved by {shift} rows are learned by neighbours ({score:.3f}), as they stand they are not ({plain:.3f})"
         exam.find("misaligned-labels", score, said, where=f"shift {shift}", repair={"roll_targets": shift})
         return
-    if np.isfinite(own) and own > 0.2 and own > 3 * max(0.0, base.gain):
+    if np.isfinite(own) and own > max(0.2, _needed(base.valid_problem)) and own > 3 * max(0.0, base.gain):
         said = (
             f"the validation targets can be learned from their inputs (gain {own:.2f}), the training "
             f"targets cannot ({base.gain:.2f})"
@@ -124,6 +124,14 @@ def _gain(exam: Exam) -> float:
     return (score - chance - error) / max(1e-9, 1 - chance)
 
 
+def _needed(p: Problem) -> float:
+    """Return the gain from which a score is above chance; of rare classes it is large."""
+    if not p.classes:
+        return CLEAR * float(np.sqrt(2 / len(p.y)))
+    chance = float(np.unique(p.y, return_counts=True)[1].max() / len(p.y))
+    return CLEAR * float(np.sqrt(chance * (1 - chance) / len(p.y))) / max(1e-9, 1 - chance)
+
+
 def _own(exam: Exam) -> float:
     """Return what simple models gain on validation rows when they learn from other validation rows."""
     base = exam.baselines
@@ -185,7 +193,7 @@ def _noise_or_block(exam: Exam, base: Baselines) -> None:
         wrong = rest > 3 * np.median(rest) + 1e-12
     if _block(exam, base, wrong, guess):
         return
-    if not exam.has("target-leak", "distribution-shift"):
+    if not exam.has("target-leak"):
         label_noise(exam, base, name, wrong, guess)
 
 

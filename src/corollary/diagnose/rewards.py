@@ -13,7 +13,7 @@ from corollary.diagnose.exam import Exam
 from corollary.diagnose.objectives import Criterion
 from corollary.diagnose.samples import IGNORED, with_main
 
-__all__ = ["best_output", "class_axis", "ideal", "takes_logits"]
+__all__ = ["best_output", "class_axis", "ideal", "takes_logits", "treats_as_numbers", "wanted"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 SIZES = (
@@ -21,6 +21,7 @@ SIZES = (
     4.0,
     2.5,
 )  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
+FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
 PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
 
 
@@ -93,7 +94,7 @@ def best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
     exam.facts["loss of right, none, wrong"] = [good, flat, bad]
     slack = 1e-6 * (1 + abs(flat))
     cancels = not torch.equal(mixed[best], right[best]) and abs(shuffled - good) <= 1e-4 * abs(bad - good)
-    over_rows = s.task == "classes" and _no_class_counts(exam, z, y, right[best], good)
+    over_rows = s.task == "classes" and _no_class_counts(exam, z, y, right[best], good, bad)
     if good <= bad - slack and good <= flat + slack and not cancels and not over_rows:
         return
     if s.task == "regression" and _rewards(exam, z, y):
@@ -109,14 +110,51 @@ def best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
     exam.find("wrong-loss", good - bad, said, where="loss")
 
 
-def _no_class_counts(exam: Exam, z: Tensor, y: Tensor, right: Tensor, good: float) -> bool:
+def _no_class_counts(exam: Exam, z: Tensor, y: Tensor, right: Tensor, good: float, bad: float) -> bool:
     """Whether outputs that favour one class in all rows are as good as right ones."""
     axis = class_axis(z, y)
     favour = torch.zeros([z.shape[axis] if i == axis else 1 for i in range(z.ndim)])
-    favour.select(axis, 0).fill_(3.0)
+    favour.select(axis, 0).fill_(4 * SIZES[0])
     with torch.no_grad():
         favoured = float(exam.subject.criterion(with_main(exam.subject.output, (right + favour).to(z)), y))
-    return abs(favoured - good) <= 1e-5 * (1 + abs(good))
+    return abs(favoured - good) <= 1e-4 * abs(bad - good)
+
+
+def treats_as_numbers(exam: Exam, z: Tensor, y: Tensor) -> bool:
+    """Whether a class far from the right one costs far more than the next one: then the loss takes classes for numbers."""
+    right = ideal(z, y)
+    if right is None or y.is_floating_point() or z.shape[class_axis(z, y)] < 4:
+        return False
+    k, steps = z.shape[class_axis(z, y)], (0, 1, z.shape[class_axis(z, y)] // 2)
+    away = [
+        torch.where(y + d < k, y + d, y - d) for d in steps
+    ]  # the right class, the next one, and one half of all away
+    outs = [SIZES[0] * made for t in away if (made := ideal(z, t)) is not None]
+    try:
+        with torch.no_grad():
+            good, near, far = (
+                float(exam.subject.criterion(with_main(exam.subject.output, o.to(z)), y)) for o in outs
+            )
+    except Exception:
+        return False
+    return bool(good < near < far) and far - good > FURTHER * (near - good)
+
+
+def wanted(criterion: Criterion, classes: int) -> float:
+    r"""Return the confidence that a loss rewards most where eight answers in ten are right; a proper one rewards 0.8.
+
+    Ten rows say class :math:`k` with the same logits, eight of them rightly; the size of the logits with the least loss counts.
+    """
+    said = torch.arange(classes).repeat_interleave(10)
+    true = (
+        said
+        + (torch.arange(10) >= 8).repeat(classes)
+        * (1 + torch.arange(10) % max(1, classes - 1)).repeat(classes)
+    ) % classes
+    sizes = torch.linspace(0.1, 8, 80)
+    losses = [float(criterion(size * F.one_hot(said, classes).float(), true)) for size in sizes]
+    best = float(sizes[int(np.argmin(losses))].exp())
+    return best / (best + classes - 1)
 
 
 def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor]] | None:

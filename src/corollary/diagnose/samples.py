@@ -51,6 +51,9 @@ class Samples:
     y: Any
     n: int
     packed: bool = False  # whether the module takes its inputs as the one tuple or dict they came in
+    held: tuple[
+        Tensor, ...
+    ] = ()  # tensors of the module's own that are no parameters: a graph whose nodes the inputs name
     like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
 
     @classmethod
@@ -144,6 +147,9 @@ class Samples:
 
     def fitted(self, net: nn.Module) -> Samples:
         """Return the samples in the form that the module's forward takes: spread over its arguments, or as one."""
+        if isinstance(self.x, Tensor) and not self.x.is_floating_point() and self.x[0].numel() == 1:
+            own = [*net.buffers(), *(v for v in vars(net).values() if isinstance(v, Tensor))]
+            self = replace(self, held=tuple(t for t in own if t.ndim == 2))  # noqa: PLW0642
         try:
             signature = inspect.signature(net.forward)
         except (TypeError, ValueError):

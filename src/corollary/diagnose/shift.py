@@ -102,7 +102,7 @@ def _as_frequent(train: Samples, valid: Samples, rows_a: np.ndarray, rows_b: np.
     ya, yb = train.y.cpu().numpy()[rows_a], valid.y.cpu().numpy()[rows_b]
     share = {c: float((yb == c).mean()) for c in np.unique(yb)}
     n = min((ya == c).sum() / share[c] for c in share)
-    if n < max(30, 0.2 * len(ya)):
+    if n < max(30, 0.1 * len(ya)):
         return None
     rng = np.random.default_rng(0)
     return np.concatenate([rng.permutation(rows_a[ya == c])[: round(n * share[c])] for c in share])

@@ -16,6 +16,7 @@ __all__ = ["suspects"]
 
 BEHIND = 0.1  # of what is possible: what a failing model gains less than simple models
 FAR = 0.2  # the same, of a model in which no rule has found a fault
+WORSE = 2.0  # times the loss of a constant answer, which is plain failure whatever simple models do
 PLAIN = 0.3  # the same, where the failure alone is reason enough to name what most often is behind it
 SHOWN = 3
 UNSURE = 0.4
@@ -30,6 +31,7 @@ TABLE: tuple[tuple[str, Callable[[dict[str, Any]], float], float, str], ...] = (
     (DECAY, lambda f: _setting(f, DECAY), 0.2, "weight decay is {:.2g} decades above the usual"),
     (TINY, lambda f: _setting(f, TINY), 0.2, "batches are a factor of 4 ** {:.2g} below the usual"),
     (DROPPED, lambda f: float(f.get("dropout", 0.0)), 0.55, "a share of {:.2g} of the units is dropped"),
+    ("class-imbalance", lambda f: -_rarest(f), -0.3, "the rarest class has {:.0%} of its even share of the rows"),
     ("vanishing-gradient", lambda f: -_decades(f), 2.0, "the gradient shrinks by {:.2g} decades on its way back"),
     ("exploding-gradient", lambda f: _decades(f), 2.0, "the gradient grows by {:.2g} decades on its way back"),
     ("dead-units", lambda f: _dead(f), 0.3, "{:.0%} more units of a layer are dead than usual"),
@@ -45,7 +47,6 @@ TABLE: tuple[tuple[str, Callable[[dict[str, Any]], float], float, str], ...] = (
     (SMALL, lambda f: -_weights(f, "beyond", 1.0), -0.1, "{:.0%} of the weights have left where they were drawn"),
     ("bottleneck", lambda f: _narrow(f), 4.0, "a layer is {:.2g} times narrower than those around it"),
     ("oversmoothing", lambda f: float(f.get("hops", 0)), 4.0, "nodes are averaged over {:.0f} edges"),
-    ("class-imbalance", lambda f: -_rarest(f), -0.1, "the rarest class has {:.0%} of the rows"),
     ("capacity-too-small", lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
     ("overfit", lambda f: f.get("gap", {}).get("score", 0.0), 0.04, "training rows gain {:.2g} more than validation rows"),
     (LARGE, lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
@@ -71,7 +72,8 @@ def _narrow(facts: dict[str, Any]) -> float:
 
 
 def _rarest(facts: dict[str, Any]) -> float:
-    return float(min(facts.get("class shares", {0: 1.0}).values()))
+    shares = facts.get("class shares", {0: 1.0})
+    return float(len(shares) * min(shares.values()))
 
 
 def _dead(facts: dict[str, Any]) -> float:
@@ -91,17 +93,18 @@ def _most(rows: Any) -> float:
 def suspects(exam: Exam) -> None:
     """Fill the places among the first three that no rule has taken, if the model plainly fails."""
     base = exam.baselines
+    worse = exam.performance.get("train loss", 0.0) > WORSE * exam.constant_loss
     if (
         base is None
         or not base.held
         or exam.subject.output is None
-        or exam.fine
+        or (exam.fine and not worse)
         or exam.facts.get("untrained")
     ):
         return
     theirs = max(base.gain, (base.valid_score - base.chance) / max(1e-9, 1 - base.chance))
     behind = theirs - exam.gain
-    if not behind > (BEHIND if exam.findings else FAR):
+    if not (behind > (BEHIND if exam.findings else FAR) or (worse and exam.findings)):
         return
     own = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
     exam.facts["short"] = theirs - own if exam.findings or behind > PLAIN else 0.0

@@ -49,6 +49,7 @@ class Graph(NamedTuple):
 def graph_of(samples: Samples) -> Graph | None:
     """Return the graph among the inputs: a square or sparse matrix, or edges, beside features of as many nodes."""
     given = [t for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor) and t.ndim]
+    given += samples.held
     for t in given[1:]:
         square = t.ndim == 2 and t.shape[0] == t.shape[1]
         edges = t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point()
