@@ -93,18 +93,13 @@ def _most(rows: Any) -> float:
 def suspects(exam: Exam) -> None:
     """Fill the places among the first three that no rule has taken, if the model plainly fails."""
     base = exam.baselines
-    worse = exam.performance.get("train loss", 0.0) > WORSE * exam.constant_loss
-    if (
-        base is None
-        or not base.held
-        or exam.subject.output is None
-        or (exam.fine and not worse)
-        or exam.facts.get("untrained")
-    ):
+    if base is None or not base.held or exam.subject.output is None or exam.facts.get("untrained"):
         return
     theirs = max(base.gain, (base.valid_score - base.chance) / max(1e-9, 1 - base.chance))
     behind = theirs - exam.gain
-    if not (behind > (BEHIND if exam.findings else FAR) or (worse and exam.findings)):
+    failing = not exam.fine and behind > (BEHIND if exam.findings else FAR)
+    worse = exam.performance.get("train loss", 0.0) > WORSE * exam.constant_loss
+    if not failing and not (worse and exam.findings):
         return
     own = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
     exam.facts["short"] = theirs - own if exam.findings or behind > PLAIN else 0.0
