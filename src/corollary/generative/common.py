@@ -126,6 +126,24 @@ class GenerativeModel(Generator, GradientTrained):
             raise errors.unknown(name, "label", strange[0], [str(value) for value in self.classes_])
         return torch.from_numpy(np.searchsorted(self.classes_, labels))
 
+    def _known(self, X: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return checked samples and which entries are known, both (n, ...); what stands in the others does not matter."""
+        shape, mask = np.shape(X), np.asarray(mask, bool)
+        if mask.shape not in (
+            shape,
+            shape[1:],
+            shape[:1] + tuple(self.sample_shape_),
+            tuple(self.sample_shape_),
+        ):
+            must = f"mask must have the shape of X {_shape(shape)} or of one sample"
+            raise errors.value(type(self).__name__, must, _shape(mask.shape))
+        mask = mask.reshape(-1, *self.sample_shape_)
+        if not hasattr(X, "iloc") and np.asarray(X).dtype.kind == "f":  # gaps may be marked by NaN
+            known = np.broadcast_to(mask, (len(X), *self.sample_shape_)).reshape(shape)
+            X = np.where(known, np.asarray(X), 0).astype(np.asarray(X).dtype)
+        given = self._query(X)
+        return given, np.broadcast_to(mask, given.shape)
+
     # --- scaling -----------------------------------------------------------------------------------------
 
     def _scale(self, X: np.ndarray, kind: str = "standard", dequantise: bool = True) -> Tensor:

@@ -406,7 +406,7 @@ class DDPM(Density, GenerativeModel):
         Parameters
         ----------
         X : array-like of shape (n, ...)
-            Samples; what stands where the mask is False does not matter, as long as it is a number.
+            Samples; what stands where the mask is False does not matter.
         mask : array-like of bool, of the shape of X or of one sample
             True where an entry is known.
         label : label or array of labels, optional
@@ -414,14 +414,8 @@ class DDPM(Density, GenerativeModel):
         steps : int, optional
             As for ``sample``.
         """
-        given = self._query(X)
-        mask = np.asarray(mask, bool)
-        shapes = (given.shape, given.shape[1:], np.shape(X), np.shape(X)[1:])
-        if mask.shape not in shapes:
-            raise errors.value(
-                "DDPM", f"mask must have the shape of X {np.shape(X)} or of one sample", mask.shape
-            )
-        mask = np.broadcast_to(mask.reshape(-1, *self.sample_shape_), given.shape)
+        check_is_fitted(self)
+        given, mask = self._known(X, mask)
         rng = self._rng()
         codes = self._codes(label, len(given), rng)
         with torch.inference_mode():

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from corollary import errors
 from corollary.base import Data, as_tensor
 from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.training import Training
@@ -282,12 +282,8 @@ class PixelCNN(ExactDensity, GenerativeModel):
         label : label or array of labels, optional
             For conditional models.
         """
-        given = self._query(X)
-        mask = np.asarray(mask, bool)
-        if mask.shape not in (given.shape, given.shape[1:], np.shape(X), np.shape(X)[1:]):
-            must = f"mask must have the shape of X {np.shape(X)} or of one image"
-            raise errors.value("PixelCNN", must, mask.shape)
-        mask = np.broadcast_to(mask.reshape(-1, *self.sample_shape_), given.shape)
+        check_is_fitted(self)
+        given, mask = self._known(X, mask)
         rng = self._rng()
         known = (torch.from_numpy(mask.copy()), self._quantised(given))
         drawn = self._sample(len(given), rng, self._codes(label, len(given), rng), known)
