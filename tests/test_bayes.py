@@ -547,7 +547,13 @@ def test_nothing_is_lost_when_a_density_breaks_later():
         calls.append(1)
         return -t.square().sum(1)
 
-    calls, before = [], sampler.draws_
+    def divides(t):
+        ones.append(1)
+        return -t.square().sum(1) + 0 * (1 / (50 - len(ones)))
+
+    calls, ones, before = [], [], sampler.draws_
+    with pytest.raises(ZeroDivisionError):  # no word of scaling data, of which there are none
+        sampler.fit(divides, [1.0])
     with pytest.raises(RuntimeError, match="the disk is full"):
         sampler.fit(breaks, [1.0])
     assert sampler.draws_ is before

@@ -1,11 +1,13 @@
 """Distillation: the tempered loss against autograd and its limits, students that are networks and others, classes by name."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -140,3 +142,20 @@ def test_classes_kinds_and_teachers_that_do_not_fit_are_named(tmp_path):
         Distiller(one, student, random_state=0).fit(X, Y)
     with Run(tmp_path, resume=True), pytest.raises(ValueError, match="a resumed fit must have data="):
         Distiller(other, student, random_state=0).fit(X, Y)
+
+
+def test_a_teacher_that_knows_names_of_columns_is_asked_by_them():
+    """Without a warning, which is an error here; columns in another order are refused."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["a", "b"])
+    labels = np.where(table["a"] > 0, "right", "left")
+    teacher, student = (
+        LogisticRegression().fit(table, labels),
+        MLPClassifier((4,), training=Training(epochs=2)),
+    )
+    named = Distiller(teacher, student, random_state=0).fit(table, labels)
+    plain = Distiller(LogisticRegression().fit(table.to_numpy(), labels), student, random_state=0)
+    assert np.array_equal(
+        named.predict_proba(table), plain.fit(table.to_numpy(), labels).predict_proba(table.to_numpy())
+    )
+    with pytest.raises(ValueError, match="same order"):
+        Distiller(teacher, student).fit(table[["b", "a"]], labels)

@@ -142,5 +142,16 @@ def test_what_cannot_be_learned_from_says_why():
         ContrastivePredictiveCoding().fit([np.zeros((1, 2))] * 3)
     with pytest.raises(ValueError, match="a probe needs labels; got unlabelled data"):
         linear_probe(np.zeros((4, 2)), None)
+    rows = np.zeros((20, 2))
+    with pytest.raises(
+        ValueError, match="every sample must have a label; got 5 of 20 without. Leave them out"
+    ):
+        linear_probe(rows, [None] * 5 + ["a", "b", "c"] * 5)
+    with pytest.raises(ValueError, match="every sample must have a label; got 20 of 20 without"):
+        linear_probe(rows, np.full(20, np.nan))
+    with pytest.raises(
+        ValueError, match="at least two classes, and 5 samples of each, .*; got 1 classes, the smallest of 20"
+    ):
+        linear_probe(rows, np.zeros(20))
     with pytest.raises(ValueError, match=r"features must be of shape \(3, n_features\); got \(4, 2\)"):
         linear_probe(np.zeros((4, 2)), [0, 1, 0])

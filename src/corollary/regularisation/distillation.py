@@ -241,7 +241,15 @@ class Distiller(Classifier, Around):
             raise errors.value(type(self).__name__, "the teacher must have probabilities", repr(teacher), do)
         if codes:
             return aligned(teacher, data.X, len(self.classes_))
-        return np.asarray(teacher.predict_proba(data.X), dtype=np.float64)
+        return np.asarray(teacher.predict_proba(self._named(teacher, data.X)), dtype=np.float64)
+
+    def _named(self, teacher: Any, X: Any) -> Any:
+        """Return a table with the names of its columns, where it came with them and the teacher knows its own."""
+        if not (hasattr(self, "feature_names_in_") and hasattr(teacher, "feature_names_in_")):
+            return X
+        import pandas as pd
+
+        return pd.DataFrame(X, columns=self.feature_names_in_)
 
     def _new(self, name: str) -> Any:
         """Return a new teacher or student with its seed."""

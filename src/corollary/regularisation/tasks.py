@@ -39,6 +39,7 @@ from corollary.engine.batches import Batch
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.shapes import Array, Labels
+from corollary.validation import to_numpy
 from corollary.vision.classifier import BaseImageEstimator, ImageClassifier
 from corollary.vision.nets import CLASSIFIERS
 
@@ -76,10 +77,21 @@ def linear_probe(features: Any, y: Any, *, folds: int = 5) -> float:
     if y is None:
         do = "Pass the labels of some samples, and the features of these."
         raise errors.value("linear_probe", "a probe needs labels", "unlabelled data", do)
-    features = np.asarray(features, dtype=np.float64)
+    y = np.asarray(to_numpy(y))
+    if y.dtype.kind in "fO" and (missing := int(sum(label is None or label != label for label in y.ravel()))):
+        do = "Leave them out."
+        raise errors.value(
+            "linear_probe", "every sample must have a label", f"{missing} of {len(y)} without", do
+        )
+    features = np.asarray(to_numpy(features), dtype=np.float64)
     if features.ndim != 2 or len(features) != len(y):
         must = f"features must be of shape ({len(y)}, n_features)"
         raise errors.value("linear_probe", must, features.shape, "Use model.transform(X).")
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2 or counts.min() < folds:
+        must = f"there must be at least two classes, and {folds} samples of each, one for every fold"
+        got = f"{len(classes)} classes, the smallest of {counts.min()}"
+        raise errors.value("linear_probe", must, got, "Pass more samples, or fewer folds.")
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     return float(cross_val_score(probe, features, y, cv=folds).mean())
 
