@@ -107,6 +107,17 @@ def test_bounds_of_separate_eigenvalues_are_quadratic_in_the_residual():
     assert abs(values[-1] - 9.0) <= bounds[-1]  # eq. 3
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
+def test_bounds_hold_while_two_eigenvalues_still_look_like_one(share):
+    spectrum = torch.cat([torch.tensor([1.0, 0.94]), torch.linspace(-0.1, 0.4, 2000)]).double()
+    start = torch.randn(2002, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    start[:2] = torch.tensor([share, 1.0])  # by 0.1, the second is found first
+    for steps in range(3, 15):
+        found = lanczos(lambda v: spectrum * v, start, steps)
+        values, vectors = found.ritz()
+        assert found.errors(values, vectors)[-1] > 5e-3 or 1 - values[-1] <= 5e-3
+
+
 def test_the_top_eigenvalue_and_the_trace_are_pyhessians():
     peer = pytest.importorskip("pyhessian")
     net = network().eval()

@@ -11,7 +11,8 @@ With :math:`f(w) = \frac1n \sum_i \ell_i(w)` the mean loss over the data, a prod
 and the eigenvalues :math:`\theta_i` of :math:`T_m`, with eigenvectors :math:`s_i`, approach those of :math:`H`, the extreme
 ones first: some eigenvalue lies within :math:`r_i = \beta_m |s_{mi}|` of :math:`\theta_i`, and within :math:`r_i^2 / g_i` where
 :math:`g_i` is the distance to all the other eigenvalues (3). That distance is taken from the other :math:`\theta_j`, less their
-:math:`r_j`. Rounding destroys the orthogonality, and
+:math:`r_j`, but as at most a fiftieth of the largest of them: eigenvalues that lie closer together look like one for the first
+iterations, and no :math:`\theta_j` stands between them yet. Rounding destroys the orthogonality, and
 with it (3), so each new vector is made orthogonal to all before it, twice. For random :math:`v` of length one the same
 numbers are a quadrature rule for the *spectral density*, the share of eigenvalues near :math:`t`,
 
@@ -67,6 +68,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 MATRIX_LIMIT = 5000  # parameters of which the whole Hessian is formed
 PROBES, STEPS = 8, 60  # defaults of the density
+SEEN = 0.02  # of the largest eigenvalue: the most that is believed of a gap
 FEW = 25  # steps of Lanczos after each of which it is asked whether they are enough; beyond, every fifth
 
 Product = Callable[[Tensor], Tensor]
@@ -299,7 +301,7 @@ class Tridiagonal(NamedTuple):
             return r
         between = np.diff(values)
         below, above = np.r_[np.inf, between - r[:-1]], np.r_[between - r[1:], np.inf]
-        gap = np.maximum(np.minimum(below, above), r)
+        gap = np.maximum(np.minimum(np.minimum(below, above), SEEN * np.abs(values).max()), r)
         return np.asarray(r * (r / np.maximum(gap, np.finfo(float).tiny)))
 
 
