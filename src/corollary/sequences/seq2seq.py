@@ -5,11 +5,13 @@ An encoder reads x into states :math:`h^1, \dots, h^s`; a decoder starts from th
 
 .. math::
     z^t = \mathrm{cell}(y^{t-1}, z^{t-1}), \qquad
-    a_{tj} = \mathrm{softmax}_j \langle z^t, W_a h^j \rangle, \qquad
+    a_{tj} = \mathrm{softmax}_j \frac{\langle z^t, W_a h^j \rangle}{\sqrt{d}}, \qquad
     c^t = \textstyle\sum_j a_{tj} h^j, \tag{2}
 
-and :math:`p(y^t \mid \cdot) = \mathrm{softmax}(W \tanh(W_c [z^t, c^t]))`. Without attention, :math:`c^t` is left out and
-everything must pass through the first state. While training the decoder is given the true :math:`y^{t-1}` (teacher
+with d the width of the states, and :math:`p(y^t \mid \cdot) = \mathrm{softmax}(E \tanh(W_c [z^t, c^t]) + b)`. The rows of E
+are the vectors of the decoder's symbols, which it reads times the root of their length: what is learned where a symbol
+is read serves where it is said. Without attention, :math:`c^t` is left out and everything must pass through the first
+state. While training the decoder is given the true :math:`y^{t-1}` (teacher
 forcing); with a probability that grows to :math:`\varepsilon`, the *mixing*, over N batches,
 
 .. math:: \varepsilon_n = \varepsilon \min(1, n / N), \tag{3}
@@ -19,10 +21,12 @@ it is given what it would have said itself, as it will be later.
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
@@ -81,6 +85,8 @@ class Seq2SeqNetwork(nn.Module):
         self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # batches so far, n of eq. 3
         self.source = nn.Embedding(n_in, embedding_dimension, padding_idx=words.PAD)
         self.target = nn.Embedding(n_out, embedding_dimension, padding_idx=words.PAD)
+        for table in (self.source, self.target):
+            nn.init.normal_(table.weight, std=embedding_dimension**-0.5)
         self.encoder = SequenceEncoder(
             embedding_dimension, width, cell, n_layers, bidirectional=True, dropout=dropout
         )
@@ -91,9 +97,9 @@ class Seq2SeqNetwork(nn.Module):
             embedding_dimension, width, n_layers, batch_first=True, dropout=between
         )
         self.address = nn.Linear(2 * width, width, bias=False) if attention else None
-        self.combine = nn.Linear(width * (3 if attention else 1), width)
+        self.combine = nn.Linear(width * (3 if attention else 1), embedding_dimension)
         self.drop = nn.Dropout(dropout)
-        self.head = nn.Linear(width, n_out)
+        self.bias = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, x: Tensor, lengths: Tensor | None, y: Tensor) -> Tensor:
         """Return the logits (b, t, n_out) of what follows each symbol of y (b, t), which begins with BEGIN."""
@@ -119,21 +125,26 @@ class Seq2SeqNetwork(nn.Module):
 
     def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Any, Any]:
         """Return what attention looks at, and the decoder's first state."""
-        h = self.encoder(self.drop(self.source(x)), lengths)
+        h = self.encoder(self.embed(self.source, x), lengths)
         last = torch.tanh(self.bridge(pool(h, lengths, "last", self.width)))
         parts = last.reshape(x.shape[0], -1, self.n_layers, self.width).permute(1, 2, 0, 3).contiguous()
         state = (parts[0], parts[1]) if self.lstm else parts[0]
         if self.address is None:
             return None, state
         mask = None if lengths is None else padding_mask(lengths, x.shape[1], x.device)[:, None]
-        return (h, self.address(h), mask), state
+        return (h, self.address(h) / math.sqrt(self.width), mask), state
 
     def decode(self, y: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]:
         """Read symbols (b, t) from a state on; return logits (b, t, n_out) and the state after them."""
-        z, state = self.decoder(self.drop(self.target(y)), state)
+        z, state = self.decoder(self.embed(self.target, y), state)
         if memory is not None:
             z = torch.cat([z, self.attend(z, memory) @ memory[0]], 2)
-        return self.head(self.drop(torch.tanh(self.combine(z)))), state
+        said = self.drop(torch.tanh(self.combine(z)))
+        return F.linear(said, self.target.weight, self.bias), state
+
+    def embed(self, table: nn.Embedding, symbols: Tensor) -> Tensor:
+        """Return the vectors that a cell reads, of entries about 1."""
+        return self.drop(table(symbols) * math.sqrt(table.embedding_dim))
 
     def attend(self, z: Tensor, memory: Any) -> Tensor:
         """Return the weights a (b, t, s) of eq. 2; they sum to 1 and are 0 on padding."""
@@ -211,7 +222,7 @@ class Seq2Seq(BaseTranslator):
     ['baa', 'bba']
     """
 
-    _training_defaults = {"epochs": 30, "learning_rate": 2e-3, "batch_size": 64, "clip_norm": 1.0}
+    _training_defaults = {"epochs": 30, "learning_rate": 4e-3, "batch_size": 64, "clip_norm": 1.0}
     _parameter_constraints = {
         **BaseTranslator._parameter_constraints,
         "cell": [StrOptions(set(RECURRENT))],
@@ -273,7 +284,9 @@ class Seq2Seq(BaseTranslator):
         with torch.inference_mode():
             for rows, x, lengths, symbols, y_lengths in in_batches(pairs, PAIR_STEPS):
                 memory, state = self.module_.encode(x, lengths)
-                z, _ = self.module_.decoder(self.module_.target(symbols[:, :-1]), state)
+                z, _ = self.module_.decoder(
+                    self.module_.embed(self.module_.target, symbols[:, :-1]), state
+                )
                 weights = self.module_.attend(z, memory).cpu().numpy()
                 for i, row in enumerate(rows.tolist()):
                     found[row] = weights[i, : int(y_lengths[i]) - 1, : int(lengths[i])]
