@@ -284,9 +284,7 @@ class Seq2Seq(BaseTranslator):
         with torch.inference_mode():
             for rows, x, lengths, symbols, y_lengths in in_batches(pairs, PAIR_STEPS):
                 memory, state = self.module_.encode(x, lengths)
-                z, _ = self.module_.decoder(
-                    self.module_.embed(self.module_.target, symbols[:, :-1]), state
-                )
+                z, _ = self.module_.decoder(self.module_.embed(self.module_.target, symbols[:, :-1]), state)
                 weights = self.module_.attend(z, memory).cpu().numpy()
                 for i, row in enumerate(rows.tolist()):
                     found[row] = weights[i, : int(y_lengths[i]) - 1, : int(lengths[i])]
