@@ -271,3 +271,15 @@ def test_the_command_line_exits_with_one_on_an_error(run, tmp_path):
     assert "target-leak" in (tmp_path / "leak.html").read_text(encoding="utf-8")
     code, out, _ = run("diagnose", "runs/leak", "--data", "leak.csv", "--json", "--time-limit", "5")
     assert json.loads(out)["findings"][0]["cause"] == "target-leak"
+
+
+def test_probabilities_within_their_range_are_no_fault_of_a_loss_that_takes_them():
+    X, y = data()
+    net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())
+    bounded = nn.Sequential(*net[:3], nn.Tanh())
+    own = diagnose(net, (X, y.float()), loss=lambda z, t: F.binary_cross_entropy(z[:, 0], t))
+    logits = diagnose(
+        bounded, (X, y.float()), loss=lambda z, t: F.binary_cross_entropy_with_logits(z[:, 0], t)
+    )
+    assert "output-range" not in [f.cause for f in own.findings]
+    assert "output-range" in [f.cause for f in logits.findings]

@@ -116,6 +116,7 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (SMALL, lambda e, v: e.arrives and e.strange(SMALL) < ODD, lambda e, v: min(v, 0.0)),
     (DROPOUT, lambda e, v: e.arrives and e.strange(DROPOUT) < ODD, lambda e, v: min(v, 0.0)),
     (BATCH, lambda e, v: e.arrives and e.strange(BATCH) < ODD, lambda e, v: min(v, 0.0)),
+    (DECAY, lambda e, v: e.arrives and e.fine and e.strange(DECAY) < ODD, lambda e, v: min(v, 0.0)),
     # the history swings, or the rate is unusual
     (LARGE, lambda e, v: e.wild and e.helps(LARGE) and e.strange(LARGE) > -1, lambda e, v: max(v, 0.3) + 0.5),
     (LARGE, lambda e, v: e.helps(LARGE) and e.strange(LARGE) > 0.3, lambda e, v: max(v, 0.2 + e.strange(LARGE))),
@@ -127,6 +128,7 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     # the model does what it should, with usual settings
     (SMALL, lambda e, v: e.fine and e.strange(SMALL) < ODD, lambda e, v: v - 0.6 if e.gained(SMALL) > MUCH else -1),
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
+    (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ __all__ = ["target_leak"]
 
 SHORT = 0.85  # of what can be gained, from which one column is enough for an answer
 ASKED = 512  # rows
+CLEAR = 3.0  # standard errors: of k rows in which two answers differ, all for one of them, the difference is k +- sqrt(k)
 MARK, FEW, PIXELS = (
     0.8,
     0.05,
@@ -65,6 +66,10 @@ def target_leak(exam: Exam) -> None:
     # a word for every class: no text tells its own so plainly, whatever its other words say
     told = classes and a > 0.99 and found.strength > 0.9
     told = told and len(exam.reader.words_of(found.group)) >= len(np.unique(base.problem.y))
+    # nearly all of few rows is not nearly all of many: the column must be right where the others are wrong in CLEAR ** 2 rows
+    ahead = (found.alone.score - found.others.score) * len(base.problem.y)
+    if classes and ahead < CLEAR**2:
+        plain = mild = False
     if plain or broken or mild or told or (a > SHORT and _decides_alone(exam, [found.column, *found.group])):
         said = f"column {found.column} alone scores {found.alone.score:.3f} on held-out rows, all others {found.others.score:.3f}"
         said += f"; on validation it scores {valid:.3f}" if lost else ""

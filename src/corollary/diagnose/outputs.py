@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.rewards import class_axis
+from corollary.diagnose.rewards import class_axis, takes_logits
 from corollary.diagnose.samples import IGNORED, Samples, main_output
 from corollary.diagnose.subject import copied, quiet
 from corollary.diagnose.trace import WEIGHTED
@@ -99,6 +99,8 @@ def output_range(exam: Exam) -> None:
     width = float((high - low).max())
     exam.facts["output range"] = [float(low.min()), float(high.max())]
     last = exam.last_call
+    if width < 20 and s.criterion.custom and not takes_logits(s.criterion, s.output, z, target.cpu()):
+        return  # a loss of probabilities is least within their range
     if s.task == "classes" and z.ndim >= 2 and s.criterion.name in ("cross_entropy", "custom"):
         k = z.shape[class_axis(z, target)]
         least = float(np.log1p((k - 1) * np.exp(-min(width, 50.0))))
