@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from sklearn.datasets import load_digits
 
 from corollary import DDPM, Training, load
 from corollary.generative.ddpm import Levels, betas, log_cell, noisy, strata
@@ -121,7 +122,8 @@ def gaussian(s, n_steps=200):
     model.module_ = Optimal(model._levels, s)
     model.scaling_ = {**model.scaling_, "shift": np.zeros(1), "scale": np.ones(1), "step": np.zeros(1)}
     kept = model._levels.kept[[(begin + end - 1) // 2 for begin, end in strata(n_steps)]].numpy()
-    model.errors_ = s**2 * (1 - kept) / (kept * s**2 + 1 - kept)  # variance of x0 given x_t
+    variance = s**2 * (1 - kept) / (kept * s**2 + 1 - kept)  # of x0 given x_t
+    model.errors_ = np.column_stack([variance, variance])
     return model
 
 
@@ -157,8 +159,10 @@ def test_errors_are_measured_on_training_data_after_the_fit():
             np.mean([float((z - guess).square().mean()) for guess in guesses])
             for *_, guesses in model._guesses(z)
         ]
-    np.testing.assert_allclose(model.errors_, found, rtol=1e-6)
-    assert (np.diff(model.errors_) > 0).mean() > 0.8  # more noise, less known
+    np.testing.assert_allclose(
+        model.errors_, np.column_stack([found, found]), rtol=1e-6
+    )  # a table has no grid
+    assert (np.diff(model.errors_[:, 0]) > 0).mean() > 0.8  # more noise, less known
     worse = model.score(X)
     for factor in (0.5, 2.0):  # the measured ones are best
         model.errors_ = model.errors_ * factor
@@ -309,3 +313,25 @@ def test_denoisers_are_sized_from_the_data():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_guesses_near_a_grid_are_moved_to_the_levels_they_stand_for():
+    scaling = Scaling("signed", *(np.full((1, 1, 1), a) for a in (1 / 16, 0.0, 0.53125, 0.53125)))
+    levels = scaling.forward(torch.arange(17).reshape(17, 1, 1, 1) / 16, 0.5)[0].flatten().double()
+    z = torch.linspace(-1.1, 1.1, 111, dtype=torch.float64)
+    for variance in (
+        1e-4,
+        1e-3,
+        3e-3,
+    ):  # up to half a step of standard deviation: three steps are all that count
+        weights = torch.softmax(-(z[:, None] - levels).square() / (2 * variance), 1)
+        found = scaling.nearby(z.reshape(-1, 1, 1, 1), variance).flatten()
+        torch.testing.assert_close(found, weights @ levels, atol=1e-6, rtol=0)
+
+
+def test_noise_below_a_step_of_the_grid_costs_nothing():
+    X = load_digits().images[:300] / 16
+    model = DDPM(training=Training(epochs=20), random_state=0).fit(X)
+    bits = model.bits_per_dimension(X).mean()
+    model.errors_[:, 1] = np.inf  # eq. 9 is not used
+    assert bits < model.bits_per_dimension(X).mean() - 1

@@ -38,7 +38,13 @@ The bound is largest if the steps back have the variance
 
 where :math:`e_t` is measured on training data after the fit. Pixels on a grid are learned as they are, without noise; the last
 step back gives a level its probability, the integral of the Gaussian over one step of the grid (8), and (5) bounds a
-probability. Columns of tables are dequantised: of few rows the exact values would be learned by heart.
+probability. A guess :math:`\hat x_0` with errors of variance :math:`e_t` is moved to the levels that it may stand for,
+
+.. math:: \hat x_0 \leftarrow \sum_l l\, p(l \mid \hat x_0), \qquad
+    p(l \mid \hat x_0) \propto \exp\big( -(\hat x_0 - l)^2 / 2 e_t \big), \tag{9}
+
+at the levels of noise where that lowers :math:`e_t`: noise that is small beside a step of the grid then costs nothing.
+Columns of tables are dequantised: of few rows the exact values would be learned by heart.
 """
 
 from __future__ import annotations
@@ -181,8 +187,9 @@ class DDPM(Density, GenerativeModel):
         Shape of one sample.
     largest_ : float
         Bound on the numbers of a scaled sample; what the network sees beyond it is cut.
-    errors_ : ndarray
-        Mean squared error of the predicted x0 on training data, at the levels that the bound is summed over, eq. 7.
+    errors_ : ndarray of shape (n_levels, 2)
+        Mean squared error of the predicted x0 on training data, at the levels that the bound is summed over, eq. 7: as
+        predicted, and moved to the grid, eq. 9.
     history_ : list of dict
         Mean squared error of the prediction, of every epoch.
     n_iter_ : int
@@ -209,7 +216,7 @@ class DDPM(Density, GenerativeModel):
     (3, 4)
     """
 
-    _fitted = {"largest_": Number(), "errors_": Array(None)}
+    _fitted = {"largest_": Number(), "errors_": Array(None, 2)}
     _training_defaults = {
         "epochs": 200,
         "learning_rate": 1e-3,
@@ -448,8 +455,19 @@ class DDPM(Density, GenerativeModel):
         with torch.inference_mode():
             x = some.inputs[0].to(like)
             z = self._scaled(x, torch.rand(x.shape, generator=_even()).to(x))
-            found = [_squares(z, guesses).mean() / self.n_features_in_ for *_, guesses in self._guesses(z)]
-        self.errors_ = torch.stack(found).clamp_min(TINY).double().cpu().numpy()
+            errors = [self._measured(z, guesses) for *_, guesses in self._guesses(z)]
+        self.errors_ = np.maximum(errors, TINY)
+
+    def _measured(self, x0: Tensor, guesses: list[Tensor]) -> tuple[float, float]:
+        """Return the mean squared error of guesses, eq. 7, as they are and on the grid, eq. 9; without one twice the same."""
+        plain = float(_squares(x0, guesses).mean()) / x0[0].numel()
+        if x0.ndim != 4 or plain < TINY:
+            return plain, plain
+        return plain, float(_squares(x0, self._nearby(guesses, plain)).mean()) / x0[0].numel()
+
+    def _nearby(self, guesses: list[Tensor], error: float) -> list[Tensor]:
+        """Return guesses moved towards the grid, eq. 9."""
+        return [self._scaling.nearby(guess, error) for guess in guesses]
 
     def _guesses(self, x0: Tensor) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
@@ -465,9 +483,12 @@ class DDPM(Density, GenerativeModel):
         last, d = float(self._levels.kept[-1]), x0[0].numel()
         total = -0.5 * (last * x0.square() - last - math.log(1 - last)).flatten(1).sum(1)
         cells = self._scaling.cells(x0) if x0.ndim == 4 else (x0, x0, torch.zeros_like(x0))
-        for (t, count, guesses), error in zip(self._guesses(x0), self.errors_):
+        for (t, count, guesses), (plain, moved) in zip(self._guesses(x0), self.errors_.tolist()):
+            error = min(plain, moved)
+            if moved < plain:
+                guesses = self._nearby(guesses, plain)
             if t:
-                total = total - count * self._levels.cost(_squares(x0, guesses), t, float(error), d)
+                total = total - count * self._levels.cost(_squares(x0, guesses), t, error, d)
             else:
                 logs = [log_cell(x0, guess, math.sqrt(error), *cells) for guess in guesses]
                 total = total + torch.stack(logs).mean(0).flatten(1).sum(1)

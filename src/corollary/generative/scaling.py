@@ -34,6 +34,7 @@ __all__ = ["Scaling", "grid_step"]
 MARGIN = 0.05  # a: how far the logit keeps from the ends of the range
 ROWS = 20_000  # rows that are looked at for a grid
 LEVELS = 2**16  # most steps between smallest and largest value of a grid
+NEAR = 3  # steps of a grid within which a number is looked for
 FLAT = 1e-4  # least variance of a direction that is stretched to variance 1
 
 
@@ -178,6 +179,27 @@ class Scaling(NamedTuple):
         last, end = torch.round((1 - low) / torch.where(step > 0, step, 1.0)), begin + step / scale
         begin = torch.where((step > 0) & (level <= 0), -math.inf, begin)
         return begin, torch.where((step > 0) & (level >= last), math.inf, end), step / scale
+
+    def nearby(self, z: Tensor, variance: float) -> Tensor:
+        """Return the expected middle of the step of the grid that pixels z, with normal errors of a variance, stand for.
+
+        The levels count as equally probable; those more than ``NEAR`` steps away are left out.
+        """
+        step, low, shift, scale = self.tensors(z)
+        safe = torch.where(step > 0, step, 1.0)
+        level = torch.floor((z * scale + shift - low) / safe)
+        mean, total = torch.zeros_like(z), torch.zeros_like(z)
+        last = torch.round((1 - low) / safe)
+        level = level.clamp_min(0).minimum(last)
+        least = (z - (low + (level + 0.5) * safe - shift) / scale).square()
+        for offset in range(-NEAR, NEAR + 1):
+            other = level + offset
+            middle = (low + (other + 0.5) * safe - shift) / scale
+            weight = ((least - (z - middle).square()) / (2 * variance)).exp() * (
+                (other >= 0) & (other <= last)
+            )
+            mean, total = mean + weight * middle, total + weight
+        return torch.where(step > 0, mean / total, z)
 
     def bits(self, log_prob: np.ndarray, d: int) -> np.ndarray:
         """Return eq. 2: bits per dimension from the log-density of samples with d numbers each."""
