@@ -285,9 +285,8 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         except BaseException as error:
             engine = {key: value for key, value in vars(self).items() if key in ENGINE_ATTRIBUTES}
             self.__dict__ = before | engine
-            if (
-                broke_down(error) and self.input != "log-density"
-            ):  # there it is the user's own function that failed
+            # of a log-density it is the user's own function that failed
+            if broke_down(error) and self.input != "log-density":
                 must, got = "the numbers of the fit must stay finite", f"{type(error).__name__}: {error}"
                 raise errors.value(type(self).__name__, must, got.rstrip("."), SCALE) from error
             raise

@@ -185,9 +185,8 @@ def _set_generator(generator: np.random.Generator | np.random.RandomState, kept:
         shapes.Count(0, 625).check(
             kept["state"]["pos"], "the position of the generator", shapes.Scope({}, None)
         )
-        if not np.any(
-            kept["state"]["key"]
-        ):  # nothing but zeros follows, and rejection samplers wait for ever
+        # nothing but zeros would follow, and rejection samplers would wait for ever
+        if not np.any(kept["state"]["key"]):
             raise shapes.Mismatch("the state of the generator must not be all zeros.")
     try:
         if isinstance(generator, np.random.Generator):
