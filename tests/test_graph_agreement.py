@@ -228,21 +228,97 @@ def test_two_kinds_of_nodes_may_send_messages():
     senders, receivers = torch.randn(4, 2), torch.randn(3, 2)
     edges = torch.tensor([[0, 3, 1], [2, 2, 0]])
 
-    def layer(base):
-        class Sum(base):
-            def forward(self, x, edge_index):
-                return self.propagate(edge_index, x=x)
+    class Forward:
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
 
-        return Sum(aggr="add")
+    def layer(base, name="Sum", **options):
+        return type(name, (Forward, base), {})(aggr="add", **options)
 
     out = layer(nn.MessagePassing)((senders, receivers), edges)
     torch.testing.assert_close(out, layer(pyg.MessagePassing)((senders, receivers), edges))
     torch.testing.assert_close(out, torch.stack([senders[1], torch.zeros(2), senders[0] + senders[3]]))
     torch.testing.assert_close(nn.MessagePassing().propagate(edges, x=(senders, None))[:3], out)
-    back = nn.MessagePassing(flow="target_to_source").propagate(edges.flip(0), x=(senders, receivers))
+    back = nn.MessagePassing(flow="target_to_source").propagate(edges.flip(0), x=(receivers, senders))
     torch.testing.assert_close(back, out)
+    theirs = layer(
+        pyg.MessagePassing, "Back", flow="target_to_source"
+    )  # it writes code by the name of the class
+    torch.testing.assert_close(back, theirs((receivers, senders), edges.flip(0)))
     with pytest.raises(ValueError, match=r"nodes 0 to 2 \(x of targets has 3 rows\); got 0 to 3"):
         nn.MessagePassing().propagate(edges.flip(0), x=(senders, receivers))
+
+
+def ends_apart(base):
+    """Return a layer that takes features of the two ends by two names, and says how large its result is."""
+
+    class Ends(base):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.in_channels, self.out_channels = 2, 2
+            self.reset_parameters()
+
+        def reset_parameters(self):
+            super().reset_parameters()
+
+        def forward(self, key, query, edge_index, edge_attr=None):
+            return self.propagate(edge_index, key=key, query=query, edge_attr=edge_attr)
+
+        def message(self, key_j, query_i, edge_attr):
+            out = key_j * query_i
+            return out if edge_attr is None else out * edge_attr.sum(-1, keepdim=True)
+
+    return Ends
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_each_end_may_have_features_of_its_own_name(flow):
+    key, query = torch.randn(4, 2), torch.randn(3, 2)
+    edges = torch.tensor([[0, 3, 1], [2, 2, 0]])
+    edges = edges if flow == "source_to_target" else edges.flip(0)
+    ours, theirs = (ends_apart(base)(flow=flow) for base in (nn.MessagePassing, pyg.MessagePassing))
+    assert str(ours) == str(theirs) == "Ends(2, 2)"
+    out = ours(key, query, edges)
+    assert out.shape == (3, 2)
+    torch.testing.assert_close(out, theirs(key, query, edges))
+    with pytest.raises(
+        ValueError, match=r"Ends: query must have a row for each of the 9 nodes of edge_index\[.\]; got 3"
+    ):
+        ours.propagate(edges, size=(9, 9), query=query, key=torch.randn(9, 2))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_entries_of_a_matrix_are_attributes_only_if_they_are_vectors():
+    x, edges, weight, matrix = directed()
+    x = x[:, :2]
+    layer = ends_apart(nn.MessagePassing)()
+    expected = layer(x, x, edges)
+    torch.testing.assert_close(layer(x, x, matrix.to_sparse_csr()), expected, atol=1e-5, rtol=1e-5)
+    vectors = torch.sparse_coo_tensor(edges.flip(0), torch.stack([weight, weight], 1), (12, 12, 2))
+    torch.testing.assert_close(
+        layer(x, x, vectors), layer(x, x, edges, torch.stack([weight, weight], 1)), atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("aggr", [["add", "max"], "mul"])
+def test_one_step_over_a_matrix_is_for_one_aggregation_that_has_it(aggr):
+    class Fused(nn.MessagePassing):
+        def message_and_aggregate(self, adj_t, x):
+            raise AssertionError("not for these")
+
+    x, edges, _, matrix = directed()
+    expected = nn.MessagePassing(aggr).propagate(edges, x=x)
+    torch.testing.assert_close(Fused(aggr).propagate(matrix.to_sparse_csr(), x=x), expected)
+
+
+@pytest.mark.parametrize("aggr", ["add", "mean", "max", "mul"])
+def test_messages_of_several_tables_at_once_lie_in_order(aggr):
+    x, edges, _, _ = directed()
+    both = torch.stack([x, 2 * x])
+    out = nn.MessagePassing(aggr).propagate(edges, x=both)
+    assert out.is_contiguous()
+    torch.testing.assert_close(out[1], nn.MessagePassing(aggr).propagate(edges, x=2 * x))
 
 
 # --- sparse matrices in the place of edges ----------------------------------------------------------------

@@ -31,18 +31,19 @@ def reduce(messages: Tensor, target: Tensor, n: int, how: str = "add", dim: int 
 
     A target without any gets zeros, and ones for a product. ``dim`` is the axis of the messages and of the targets.
     """
-    if dim % messages.ndim:
-        return reduce(messages.movedim(dim, 0), target, n, how).movedim(0, dim)
+    dim %= messages.ndim
+    shape = [n if axis == dim else size for axis, size in enumerate(messages.shape)]
+    along = [-1 if axis == dim else 1 for axis in range(messages.ndim)]
     if how in ("add", "sum", "mean"):
-        total = messages.new_zeros(n, *messages.shape[1:]).index_add(0, target, messages)
+        total = messages.new_zeros(shape).index_add(dim, target, messages)
         if how != "mean":
             return total
         # By sums: ONNX has no mean over places, and its exporter writes another one.
-        count = messages.new_zeros(n).index_add(0, target, messages.new_ones(messages.shape[0]))
-        return total / count.clamp_min(1).reshape(-1, *[1] * (messages.ndim - 1))
-    where = target.long().reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
-    empty = messages.new_full((n, *messages.shape[1:]), float(how == "mul"))
-    return empty.scatter_reduce(0, where, messages, REDUCTIONS[how], include_self=how == "mul")
+        count = messages.new_zeros(n).index_add(0, target, messages.new_ones(messages.shape[dim]))
+        return total / count.clamp_min(1).reshape(along)
+    where = target.long().reshape(along).expand_as(messages)
+    empty = messages.new_full(shape, float(how == "mul"))
+    return empty.scatter_reduce(dim, where, messages, REDUCTIONS[how], include_self=how == "mul")
 
 
 class MessagePassing(nn.Module):
@@ -65,8 +66,9 @@ class MessagePassing(nn.Module):
     Notes
     -----
     A layer that writes ``message_and_aggregate(adj_t, ...)`` gets a sparse matrix as it was passed, in one step, unless
-    ``fuse`` is set to False. Hooks are registered as in torch_geometric: ``register_message_forward_hook`` and so on,
-    before and after ``propagate``, ``message``, ``aggregate``, ``message_and_aggregate`` and ``edge_update``.
+    ``fuse`` is set to False, as it is for products, several aggregations and modules. Hooks are registered as in
+    torch_geometric: ``register_message_forward_hook`` and so on, before and after ``propagate``, ``message``,
+    ``aggregate``, ``message_and_aggregate`` and ``edge_update``.
 
     Examples
     --------
@@ -97,14 +99,26 @@ class MessagePassing(nn.Module):
         self.aggr = None if isinstance(aggr, nn.Module) else aggr
         for name in [aggr] if isinstance(aggr, str) else self.aggr or ():
             if name not in REDUCTIONS:
-                raise value(type(self).__name__, f"aggr must be one of {sorted(REDUCTIONS)}", repr(name))
+                do = "Pass others as a module, such as those of torch_geometric.nn.aggr."
+                raise value(type(self).__name__, f"aggr must be one of {sorted(REDUCTIONS)}", repr(name), do)
         self.flow = flow
         self.node_dim = node_dim
-        self.fuse = True
+        written = type(self).message_and_aggregate is not MessagePassing.message_and_aggregate
+        self.fuse = written and (aggr is None or (isinstance(aggr, str) and aggr != "mul"))
         self._takes = {stage: _parameters(getattr(self, stage), skip) for stage, skip in STAGES.items()}
         for stage in HOOKED:
             for when in ("forward_pre_hooks", "forward_hooks"):
                 setattr(self, f"_{stage}_{when}", OrderedDict())
+
+    def reset_parameters(self) -> None:
+        """Draw new weights of ``aggr`` where that is a module; a layer with weights of its own resets them after it."""
+        if self.aggr_module is not None and hasattr(self.aggr_module, "reset_parameters"):
+            self.aggr_module.reset_parameters()  # type: ignore[operator]
+
+    def __repr__(self) -> str:
+        """Return the widths, where the layer keeps them by torch_geometric's names."""
+        widths = [getattr(self, name) for name in ("in_channels", "out_channels") if hasattr(self, name)]
+        return f"{type(self).__name__}({', '.join(map(str, widths))})"
 
     # --- what a layer writes -----------------------------------------------------------------------------
 
@@ -148,18 +162,20 @@ class MessagePassing(nn.Module):
         ----------
         edge_index : tensor of int64 of shape (2, E), or sparse matrix
             Sources and targets; or a torch or scipy matrix whose entry (i, j) belongs to the edge from j to i. Its
-            entries are what ``edge_weight`` or ``edge_attr`` is, where that is asked for and not given.
+            entries are what ``edge_weight`` or ``edge_type`` is, where that is asked for and not given, and
+            ``edge_attr`` if they are vectors.
         size : (int, int), optional
-            Number of sources and of targets, where it cannot be read from an argument named after nodes.
+            Number of nodes that the first and the second row of ``edge_index`` number, where it cannot be read from
+            an argument named after nodes.
         **given
-            What ``message``, ``aggregate`` and ``update`` take; a pair (sources, targets) for two kinds of nodes.
+            What ``message``, ``aggregate`` and ``update`` take; for two kinds of nodes a pair in the order of the rows
+            of ``edge_index``: sources and targets, or targets and sources where ``flow`` says that.
         """
         return self._hooked("propagate", (edge_index, size, given), self._propagate)
 
     def _propagate(self, graph: Any, size: Any, given: dict[str, Any]) -> Any:
         known = self._known(graph, size, given, ("message", "aggregate", "update"))
-        written = type(self).message_and_aggregate is not MessagePassing.message_and_aggregate
-        if is_matrix(graph) and self.fuse and written:
+        if is_matrix(graph) and self.fuse:
             inputs = (known["adj_t"], self._arguments("message_and_aggregate", known))
             out = self._hooked(
                 "message_and_aggregate", inputs, lambda adj, kw: self.message_and_aggregate(adj, **kw)
@@ -185,20 +201,25 @@ class MessagePassing(nn.Module):
     def _known(self, graph: Any, size: Any, given: dict[str, Any], stages: tuple[str, ...]) -> dict[str, Any]:
         """Return everything that a method may ask for by name."""
         edges = as_edges(type(self).__name__, graph, None, self.flow)
-        sources, targets = self._sizes(edges, size, given, stages)
-        forward = self.flow == "source_to_target"
-        check_edges(edges.index, (sources, targets) if forward else (targets, sources), type(self).__name__)
-        source, target = edges.index if forward else edges.index.flip(0)
+        size = self._sizes(edges, size, given, stages)
+        check_edges(edges.index, size, type(self).__name__)
+        i, j = self._rows
         known = {
-            "index": target, "ptr": None, "dim_size": targets, "adj_t": _tensor(graph), "edge_index": edges.index,
-            "edge_index_i": target, "edge_index_j": source,
-            "size": (sources, targets), "size_i": targets, "size_j": sources,
+            "index": edges.index[i], "ptr": None, "dim_size": size[i], "adj_t": _tensor(graph), "edge_index": edges.index,
+            "edge_index_i": edges.index[i], "edge_index_j": edges.index[j],
+            "size": size, "size_i": size[i], "size_j": size[j],
         } | given  # fmt: skip
-        for name in ("edge_weight", "edge_attr"):
-            known[name] = known[name] if known.get(name) is not None else edges.weight
-            if known[name] is None and name not in given:
-                del known[name]
+        if edges.weight is not None:
+            vectors = edges.weight if edges.weight.ndim > 1 else None
+            read = {"edge_weight": edges.weight, "edge_type": edges.weight, "edge_attr": vectors}
+            for name, entries in read.items():
+                known[name] = entries if known.get(name) is None else known[name]
         return known
+
+    @property
+    def _rows(self) -> tuple[int, int]:
+        """The rows of ``edge_index`` that hold the targets, ``foo_i``, and the sources, ``foo_j``."""
+        return (1, 0) if self.flow == "source_to_target" else (0, 1)
 
     def _arguments(self, stage: str, known: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -216,31 +237,33 @@ class MessagePassing(nn.Module):
             raise value(type(self).__name__, must, sorted(set(known) - SPECIAL))
         if not by_node:
             return known[name]
-        at_target = name.endswith("_i")
-        held = known[stem][at_target] if isinstance(known[stem], tuple | list) else known[stem]
+        row = self._rows[name.endswith("_j")]
+        held = known[stem][row] if isinstance(known[stem], tuple | list) else known[stem]
         if not isinstance(held, Tensor):
             return held
         dim = self.node_dim if held.ndim > 1 else 0
-        return held.index_select(dim, known["index" if at_target else "edge_index_j"])
+        return held.index_select(dim, known["edge_index" + name[-2:]])
 
     def _sizes(
         self, edges: Edges, size: Any, given: dict[str, Any], stages: tuple[str, ...]
     ) -> tuple[int, int]:
-        """Return the number of sources and of targets: as said, as the matrix has it, or as what is given by node."""
-        told = size or edges.size or (None, None)
-        for name in (name for stage in stages for name in self._takes[stage]):
-            held = given.get(name[:-2]) if name.endswith(("_i", "_j")) else None
-            if held is not None and None in told:
-                parts = held if isinstance(held, tuple | list) else (held, held)
-                counts = [p.shape[self.node_dim if p.ndim > 1 else 0] for p in parts if isinstance(p, Tensor)]
-                if counts:  # as many targets as sources, where only these have features
-                    told = tuple(
-                        old if old is not None else new for old, new in zip(told, (counts[0], counts[-1]))
-                    )
-        if told[0] is None:
+        """Return how many nodes each row of edges numbers: as said, as the matrix has it, or as what is given by node."""
+        told = list(size or edges.size or (None, None))
+        for name in (name for stage in stages for name in self._takes[stage] if name.endswith(("_i", "_j"))):
+            held, row = given.get(name[:-2]), self._rows[name.endswith("_j")]
+            parts = enumerate(held) if isinstance(held, tuple | list) else [(row, held)]
+            for at, part in parts:
+                if isinstance(part, Tensor):
+                    n = part.shape[self.node_dim if part.ndim > 1 else 0]
+                    told[at] = n if told[at] is None else told[at]
+                    if told[at] != n:
+                        must = f"{name[:-2]} must have a row for each of the {told[at]} nodes of edge_index[{at}]"
+                        raise value(type(self).__name__, must, n)
+        if told == [None, None]:
             must = "propagate must be told size=, or be given something that message takes by node"
             raise value(type(self).__name__, must, sorted(given))
-        return told[0], told[0] if told[1] is None else told[1]
+        # As many targets as sources, where only one of them is known.
+        return tuple(told[1 - at] if n is None else n for at, n in enumerate(told))  # type: ignore[return-value]
 
     def _hooked(self, stage: str, inputs: tuple[Any, ...], call: Callable[..., Any]) -> Any:
         for hook in getattr(self, f"_{stage}_forward_pre_hooks").values():
@@ -335,7 +358,7 @@ class MPNNConv(MessagePassing):
         at_source, at_target, own = (
             project(x, lin.weight, lin.bias) for lin in (self.at_source, self.at_target, self.own)
         )
-        h = (at_source, at_target)
+        h = (at_source, at_target) if self._rows == (1, 0) else (at_target, at_source)
         return own + self.mix(self.propagate(edge_index, h=h, edge_weight=edge_weight))
 
     def message(self, h_i: Tensor, h_j: Tensor, edge_weight: Tensor | None) -> Tensor:  # type: ignore[override]
