@@ -56,10 +56,6 @@ def variance_reduced(draw):
 
 @claim("projected-step", peer="torch", aim=1 / 1.3)
 def projected(draw):
-    """A projected step, inside the ball, against fused SGD's
-
-    The norm of all parameters is one more pass over them, where fused SGD makes one over parameters and gradients: a third of
-    what that reads and writes. A backward pass takes many times as long as both.
-    """
+    """A projected step, inside the ball, against fused SGD's"""
     make = torch.optim.SGD
     return against_sgd(draw, lambda params: Projected(make(params, lr=RATE, fused=True), radius=1e9).step)

@@ -8,9 +8,11 @@ import pytest
 import scipy.optimize
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from corollary import MLPClassifier, Training, optim
 from corollary.optim import SVRG, ExtraGradient, Newton, Projected, SignSGD, Subgradient
+from corollary.optim.descent import descend
 from corollary.optim.first_order import BLOCK
 from corollary.optim.projection import onto_l1_ball, onto_rank, onto_simplex, onto_spectral_ball
 
@@ -372,6 +374,129 @@ def test_projected_wraps_any_optimiser_with_schedules_and_copies():
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05 / 8)
     assert optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(0.05 / 8)
     assert copy.deepcopy(optimizer).size == (0.8,)
+
+
+def tensors(dtype=torch.float32, scale=1.0):
+    """Return parameters of all forms with gradients: more entries than one sum of the compiled step takes."""
+    rng = np.random.default_rng(1)
+    made = [
+        nn.Parameter(torch.tensor(scale * rng.standard_normal(n), dtype=dtype)) for n in (5, (90, 100), (), 0)
+    ]
+    for p in made:
+        p.grad = torch.tensor(scale * rng.standard_normal(p.shape), dtype=dtype)
+    return made
+
+
+def squared(params):
+    return sum(p.detach().double().square().sum().item() for p in params)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_compiled_step_is_torchs_and_knows_its_length(dtype, fused):
+    ours, theirs = tensors(dtype), tensors(dtype)
+    before = [p._version for p in ours]
+    found = descend(torch.optim.SGD(ours, lr=0.1))
+    torch.optim.SGD(theirs, lr=0.1, fused=fused).step()
+    for p, q in zip(
+        ours, theirs
+    ):  # whether product and difference are rounded at once is up to the processor
+        np.testing.assert_array_almost_equal_nulp(p.detach().numpy(), q.detach().numpy(), 1)
+    assert found == pytest.approx(squared(theirs), rel=1e-6)
+    assert all(p._version > old for p, old in zip(ours, before))  # autograd sees that they have changed
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e25, 1e-25], ids=["plain", "squares overflow", "squares vanish"])
+@pytest.mark.parametrize("share", [0.5, 1 - 1e-6, 1 + 1e-6, 2.0])
+def test_a_projected_step_is_a_step_and_a_projection(share, scale):
+    ours, theirs = tensors(scale=scale), tensors(scale=scale)
+    torch.optim.SGD(theirs, lr=0.1).step()
+    radius = share * np.sqrt(squared(theirs))
+    optimizer = Projected(torch.optim.SGD(ours, lr=0.1), radius=1e300)
+    optimizer.size = (radius,)  # the start lies outside, and stays where it is
+    optimizer.step()
+    Projected(torch.optim.SGD(theirs, lr=0.1), radius=radius)
+    for p, q in zip(ours, theirs):
+        torch.testing.assert_close(p, q, rtol=1e-6, atol=0)
+
+
+def hooked(hooks):
+    def make(params):
+        optimizer = torch.optim.SGD(params, lr=0.1)
+        getattr(optimizer, f"register_step_{hooks}_hook")(lambda *_: None)
+        return optimizer
+
+    return make
+
+
+def scheduled(params):
+    optimizer = torch.optim.SGD(params, lr=0.1)
+    torch.optim.lr_scheduler.ConstantLR(optimizer)
+    return optimizer
+
+
+def scaled(params):
+    optimizer = torch.optim.SGD(params, lr=0.1)
+    optimizer.grad_scale = torch.tensor(2.0)
+    return optimizer
+
+
+class OwnSGD(torch.optim.SGD):
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+NOT_PLAIN = {
+    "momentum": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+    "decay": lambda params: torch.optim.SGD(params, lr=0.1, weight_decay=0.1),
+    "ascent": lambda params: torch.optim.SGD(params, lr=0.1, maximize=True),
+    "rate in a tensor": lambda params: torch.optim.SGD(params, lr=torch.tensor(0.1)),
+    "another optimiser": lambda params: torch.optim.Adam(params, lr=0.1),
+    "subclass": lambda params: OwnSGD(params, lr=0.1),
+    "two groups": lambda params: torch.optim.SGD([{"params": params[:1]}, {"params": params[1:]}], lr=0.1),
+    "hook before": hooked("pre"),
+    "hook after": hooked("post"),
+    "schedule": scheduled,
+    "scaler": scaled,
+}
+
+
+@pytest.mark.parametrize("make", NOT_PLAIN.values(), ids=NOT_PLAIN)
+def test_only_plain_steps_are_compiled(make):
+    params = tensors()
+    before = [p.detach().clone() for p in params]
+    assert descend(make(params)) is None
+    assert all(torch.equal(p, old) for p, old in zip(params, before))
+
+
+CHANGED = {
+    "no gradient": lambda p: setattr(p, "grad", None),
+    "sparse": lambda p: setattr(p, "grad", p.grad.to_sparse()),
+    "by columns": lambda p: setattr(p, "grad", p.grad.t().contiguous().t()),
+    "half": lambda p: (setattr(p, "grad", None), setattr(p, "data", p.data.bfloat16())),
+    "lazily negated": lambda p: setattr(p, "grad", torch._neg_view(p.grad)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_only_plain_tensors_are_moved_by_the_compiled_step(change):
+    params = tensors()
+    change(params[1])
+    before = [p.detach().clone() for p in params]
+    assert descend(torch.optim.SGD(params, lr=0.1)) is None
+    assert all(torch.equal(p, old) for p, old in zip(params, before))
+
+
+def test_hooks_for_all_optimisers_and_profilers_see_the_step():
+    seen, optimizer = [], Projected(torch.optim.SGD(tensors(), lr=0.1), radius=1e9)
+    for register in (register_optimizer_step_pre_hook, register_optimizer_step_post_hook):
+        handle = register(lambda *_: seen.append(1))
+        optimizer.step()
+        handle.remove()
+    assert len(seen) == 2
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        optimizer.step()
+    assert "Optimizer.step#SGD.step" in {event.key for event in profiler.key_averages()}
 
 
 # --- states, names, the engine ---------------------------------------------------------------------------

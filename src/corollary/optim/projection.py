@@ -25,7 +25,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from corollary import errors
-from corollary.optim.directions import project
+from corollary.optim.descent import descend
+from corollary.optim.directions import SMALLEST, project
+
+SURELY = (
+    1 - 1e-5
+)  # a point shorter than this share of the radius lies in the ball, however its squares were rounded
 
 __all__ = ["SETS", "Projected", "onto_box", "onto_l1_ball", "onto_rank", "onto_simplex", "onto_spectral_ball"]
 
@@ -186,8 +191,12 @@ class Projected(Optimizer):
 
     def step(self, closure: Any = None) -> Any:  # type: ignore[override]
         """Take a step of the wrapped optimiser, and project."""
-        loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
-        self.project()
+        square = descend(self.optimizer) if closure is None and self.set == "radius" else None
+        loss = None
+        if square is None:
+            loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
+        if square is None or not SMALLEST < square or not math.sqrt(square) < SURELY * self.size[0]:
+            self.project()
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
