@@ -51,9 +51,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"corollary.{name}")
     if name in _TOOLS:
         return getattr(import_module(_TOOLS[name]), name)
-    if (
-        name == "__all__"
-    ):  # `from corollary import *`: tools and systems, but nothing that hides a word of Python's
+    # `from corollary import *`: tools and systems, but nothing that hides a word of Python's
+    if name == "__all__":
         systems = import_module("corollary.catalog").list()
         return sorted({*_TOOLS, *systems} - {"list"})
     near = ""

@@ -155,9 +155,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     # --- hooks -------------------------------------------------------------------------------------------
 
     def _learner(self, data: Data) -> Learner:
+        """Return the learner that fits checked data."""
         raise NotImplementedError
 
     def _adopt(self, learner: Any) -> None:
+        """Copy what was learned into fitted attributes."""
         raise NotImplementedError
 
     def _fitted_sizes(self, data: Data) -> dict[str, Any]:
@@ -169,6 +171,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return {}
 
     def _stopping(self) -> EarlyStopping | None:
+        """Return the rule of early stopping; None leaves it to the run."""
         return None
 
     def _total(self, learner: Any) -> int | None:
@@ -204,7 +207,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any = None, sample_weight: Any = None, extra: Any = None, validation: Any = None
     ) -> Self:
         begin, run = monotonic(), current()
-        with self._unharmed(), run.hold(), self._agreeing(run):
+        with self._rolled_back_on_failure(), run.hold(), self._common_seed(run):
             self._validate_params()
             data = self._data(X, y, sample_weight, extra)
             if validation is not None:
@@ -229,6 +232,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _drive(self, learner: Learner, data: Data, run: Run, number: int, begin: float) -> Journal:
+        """Run the training loop in this process, or in new ones; return its record."""
         if run.launches:
             return self._launch(learner, data, run, number, begin)
         total = self._total(learner)
@@ -262,7 +266,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return Journal(**result["journal"])
 
     @contextmanager
-    def _agreeing(self, run: Run) -> Iterator[None]:
+    def _common_seed(self, run: Run) -> Iterator[None]:
         """Let all processes of a fit without a ``random_state`` draw the same numbers."""
         if (run.world == 1 and not run.launches) or getattr(self, "random_state", None) is not None:
             yield
@@ -275,7 +279,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             del self._agreed_seed
 
     @contextmanager
-    def _unharmed(self) -> Iterator[None]:
+    def _rolled_back_on_failure(self) -> Iterator[None]:
         """Restore all attributes if the fit fails; a diverged fit keeps its last finite state."""
         before = dict(vars(self))
         try:
@@ -330,6 +334,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     # --- checking ----------------------------------------------------------------------------------------
 
     def _data(self, X: Any, y: Any, sample_weight: Any, extra: Any = None) -> Data:
+        """Return the checked training data."""
         X, y = self._read(X, y)
         X = self._admit(X, reset=True)
         y = X.target if y is None and isinstance(X, Source) else y
@@ -352,10 +357,11 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return _check_sample_weight(sample_weight, samples, dtype=np.float64, ensure_non_negative=True)  # type: ignore[no-any-return]
 
     def _validation(self, given: Any) -> Data:
+        """Return the checked validation data."""
         raise errors.kind(type(self).__name__, "there must be something to validate", "validation data")
 
     def _admit(self, X: Any, reset: bool) -> Any:
-        """Return checked data; what lies on disk stays there and is checked as it is read."""
+        """Return checked data; a source (data on disk) stays there, and each block is checked when it is read."""
         source = as_source(X) if self._reads_sources else None
         if source is None:
             return self._check(X, reset)
@@ -384,14 +390,15 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return _KIND_CHECKS[self.input](X, type(self).__name__, **self._checks, **deep)
 
     def _pixel_levels(self) -> int:
-        """Return the value of a 16-bit pixel that becomes 1: as in the fit, or the type's if that saw 8 bits."""
+        """Return the largest value of 16-bit pixels, which are divided by it: that of the fit, or 65535 if it saw 8 bits."""
         return getattr(self, "pixel_levels_", 65535)
 
     def _check_y(self, X: Any, y: Any) -> Any:
+        """Return checked targets, and keep what later calls need of them (classes); None where the model has no targets."""
         return None
 
     def _query(self, X: Any) -> Any:
-        """Return checked data for a method that needs a fitted model."""
+        """Return new data checked, encoded as in the fit; raise if the model is not fitted."""
         check_is_fitted(self)
         return self._admit(self._read_again(X), reset=False)
 
@@ -405,7 +412,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     # --- data sets and frames of mixed columns -----------------------------------------------------------
 
     def _read(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return X and y of a data set; make mixed columns of a table numbers, and keep how in ``columns_``."""
+        """Return X and y of the training data as arrays; columns of words and dates are encoded, as ``columns_`` then says."""
         for name in ("columns_", "pixel_levels_", "reading_"):
             self.__dict__.pop(name, None)
         names, known = None, {}
@@ -440,13 +447,13 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return X, y
 
     def _read_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
-        """Return X and y of a batch for ``partial_fit``: the first says how columns are read, later ones are read alike."""
+        """Return X and y of a batch for ``partial_fit``: the first batch decides how columns are encoded."""
         if first:
             return self._read(X, y)
         return self._read_again(X), X.y if y is None and isinstance(X, Dataset) else y
 
     def _read_again(self, X: Any) -> Any:
-        """Return new data as those of the fit were read; an array of a table is taken as it is."""
+        """Return new data encoded as those of the fit were; an array is taken as it is."""
         columns, frame = getattr(self, "columns_", None), None
         X = self._counted(X)
         if isinstance(X, Dataset):
@@ -466,7 +473,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return X
 
     def _as_frame(self, X: Any) -> tuple[Any, Any]:
-        """Return what was given to a model of tables, columns by name and records as a frame, and that frame or None."""
+        """Return X of a table model, dicts of columns and records turned into a frame; and the frame, or None for an array."""
         if self.input != "table" or hasattr(X, "tocsr"):
             return X, None
         name, must = (
@@ -486,7 +493,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return bool(self._checks.get("accept_sparse", False))
 
     def _counted(self, X: Any) -> Any:
-        """Return a list of texts given to a model of tables as a data set, which becomes counts of words."""
+        """Return X; a list of texts given to a table model becomes a data set of texts, which is then read as word counts."""
         texts = as_texts(X) if self.input == "table" else None
         if texts is None:
             return X
@@ -497,7 +504,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return Dataset(texts, kind="text", name="texts")
 
     def _given(self, dataset: Dataset, reading: Any) -> Dataset:
-        """Return a data set of the estimator's input kind; the columns of a table stay as they are."""
+        """Return the data set converted to the estimator's input kind; the columns of a table are not encoded yet."""
         if dataset.kind == self.input == "table":
             return dataset
         if getattr(self, "reads_whole_files", False):
@@ -532,7 +539,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return io.save(self, path)
 
     def _given_parts(self) -> dict[str, Any]:
-        """Return the parameters that no file can hold: :func:`corollary.load` has to be given them again."""
+        """Return the parameters that no file can hold (modules, functions): :func:`corollary.load` has to be given them again."""
         return {}
 
     def _saved_attributes(self) -> dict[str, Any]:
@@ -540,10 +547,9 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
     def _check_fitted(self, fitted: Mapping[str, Any]) -> None:
-        """Raise unless these are fitted attributes as the class declares them; nothing is built or run before."""
-        ours = type(self).__module__.startswith(
-            "corollary."
-        )  # a class of someone else's may leave its own undeclared
+        """Raise unless fitted attributes, as read from a file, are what the class declares; nothing is built or run before."""
+        # Only our own classes must declare every attribute; a third party's may have more.
+        ours = type(self).__module__.startswith("corollary.")
         for name in fitted:
             if not ours and (
                 not name.strip("_").isidentifier() or name.startswith("__") or hasattr(type(self), name)
@@ -575,7 +581,7 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _fit_share(estimator: Estimator, data: Data, number: int, begin: float, run: Run) -> State:
-    """Fit in one of several processes; what the first returns is the result."""
+    """Fit in one of several processes; return the state, the record and the message of a divergence."""
     learner = estimator._learner(data)
     journal, diverged = Journal(), ""
     try:
@@ -587,6 +593,7 @@ def _fit_share(estimator: Estimator, data: Data, number: int, begin: float, run:
 
 
 def _bare_copy(estimator: Any) -> Any:
+    """Return a shallow copy without what the engine and scikit-learn's callbacks have attached."""
     model = object.__new__(type(estimator))
     vars(model).update({key: value for key, value in vars(estimator).items() if key not in ENGINE_ATTRIBUTES})
     return model

@@ -29,7 +29,7 @@ from corollary.validation import check_target
 
 __all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
 
-ENOUGH = 500  # rows of which a tenth says well enough when to stop
+ENOUGH = 500  # rows from which on a tenth is held out for early stopping
 
 
 class GradientTrained(Tunable, Estimator):
@@ -39,9 +39,8 @@ class GradientTrained(Tunable, Estimator):
     """
 
     _training_defaults: ClassVar[Mapping[str, Any]] = {}
-    _budget: ClassVar[Budget | None] = (
-        None  # how many updates the task takes, where the data decide how long to descend
-    )
+    # Batch size and epochs from the number of samples, where the class has such a rule.
+    _budget: ClassVar[Budget | None] = None
     _fitted = {"module_": Module(), "pretrained_": Maybe(Flag())}
     training: Training | None
 
@@ -128,7 +127,7 @@ class GradientTrained(Tunable, Estimator):
     # --- hooks -------------------------------------------------------------------------------------------
 
     def _measure(self, data: Data) -> None:
-        """Learn what the module and the batches are made with from the training data: scales, vocabularies."""
+        """Learn from the training data what preprocessing needs, as fitted attributes: scales, vocabularies."""
 
     def _batches(self, data: Data) -> Any:
         """Return batches of training or validation data, with the scales and vocabularies of the training data."""
@@ -147,11 +146,11 @@ class GradientTrained(Tunable, Estimator):
         return None if y is None else self._check_y(X, y)
 
     def _ready(self, data: Data) -> None:
-        """Measure the data of a first fit."""
+        """Call ``_measure`` unless ``partial_fit`` goes on; a pre-trained model keeps the preprocessing of its weights."""
         if self.__dict__.get("_going_on", {}).get("first", True):
             kept = {name: vars(self)[name] for name in self._start if name in vars(self)}
             self._measure(data)
-            if hasattr(self, "pretrained_"):  # the weights know inputs as they were read then
+            if hasattr(self, "pretrained_"):
                 vars(self).update(kept)
 
     def _learner(self, data: Data) -> Any:
@@ -191,13 +190,13 @@ class GradientTrained(Tunable, Estimator):
         return self._further(*given)
 
     def _perceptron_defaults(self) -> dict[str, Any]:
-        """Return how perceptrons descend; without a ``training``, a tenth of ENOUGH rows in memory or more says when to stop."""
+        """Return the training defaults of perceptrons: early stopping if ``training`` is not given and there are ENOUGH rows."""
         alone = self.training is None and "_going_on" not in vars(self)
         stops = alone and getattr(self, "n_samples_", 0) >= ENOUGH
         return {"epochs": 100, "learning_rate": 1e-3, "batch_size": 32, "early_stopping": stops}
 
     def _plan(self, n: int | None = None) -> Training:
-        """Return the complete training settings; a model with a budget of updates takes batch size and epochs from n."""
+        """Return the complete training settings; a model with a budget takes batch size and epochs from the sample count."""
         training = self.training if self.training is not None else Training()
         if not isinstance(training, Training):
             raise errors.kind(type(self).__name__, "training must be a Training", repr(training))
@@ -292,7 +291,7 @@ class GradientTrained(Tunable, Estimator):
         return torch.stack(found) if isinstance(found[0], torch.Tensor) else np.stack(found)
 
     def _as_weight(self, weight: np.ndarray | None) -> Any:
-        """Return weights as a tensor of the network's type."""
+        """Return sample weights as a tensor of the network's type."""
         return None if weight is None else as_tensor(weight.astype(getattr(self, "dtype_", "float32")))
 
     def _forward(self, X: np.ndarray, call: Any = None, chunk: int = 4096, keep: bool = False) -> np.ndarray:
@@ -312,7 +311,7 @@ class GradientTrained(Tunable, Estimator):
         return torch.cat(parts).numpy()
 
     def _by_blocks(self, hook: Any, X: Any) -> Any:
-        return hook(X)  # what descends reads sources in chunks itself
+        return hook(X)  # `_forward` reads sources in chunks itself
 
     # --- as an ONNX graph --------------------------------------------------------------------------------
 
@@ -355,15 +354,15 @@ class GradientTrained(Tunable, Estimator):
         return write_onnx(program, path, type(self).__name__, model.module_, finish)
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Return the call that an ONNX graph makes, the module that names its outputs, and what to note beside it."""
+        """Return what ``to_onnx`` exports: the forward call, the module that turns its output into named ones, and metadata."""
         raise NotImplementedError
 
     def _graph_call(self) -> Any:
-        """Return the network, with what is done to the inputs before it."""
+        """Return the forward call of the exported graph: preprocessing, then the network."""
         return self.module_
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
-        """Return examples of its inputs by name, and the axes that may have any length."""
+        """Return example inputs of the exported graph by name, and its dynamic axes."""
         import torch
 
         like = next(self.module_.parameters())
@@ -371,7 +370,7 @@ class GradientTrained(Tunable, Estimator):
 
 
 def _continued(before: list[dict[str, float]], rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return one history of two fits: steps and seconds of the second count on from the first."""
+    """Return the histories of two fits as one; steps and seconds go on counting."""
     if not before:
         return rows
     step, seconds = before[-1]["step"], before[-1]["seconds"]
@@ -382,7 +381,7 @@ def _continued(before: list[dict[str, float]], rows: list[dict[str, float]]) -> 
 
 
 def _same_shapes(module: Any, fitted: Any) -> bool:
-    """Whether a fitted module's weights fit another one."""
+    """Whether two modules have parameters of the same names and shapes."""
     if fitted is None:
         return False
     a, b = module.state_dict(), fitted.state_dict()
@@ -390,7 +389,7 @@ def _same_shapes(module: Any, fitted: Any) -> bool:
 
 
 def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any, Any]:
-    """Return which samples are learned from and which are held out, with like shares of every class."""
+    """Return the indices of training and of validation samples, split with the same shares of every class."""
     import torch
     from sklearn.model_selection import train_test_split
 
@@ -405,7 +404,7 @@ def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any
 
 
 def known_codes(model: Any, labels: np.ndarray) -> np.ndarray:
-    """Return the places of labels in ``classes_``; raise if one is not there."""
+    """Return labels as indices into ``classes_``; raise if one is not among them."""
     classes = model.classes_
     codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
     strange = classes[codes] != labels
@@ -457,7 +456,7 @@ class GradientClassifier(Classifier, GradientTrained):
         return Supervised(self._criterion())
 
     def _supervision(self, data: Data) -> tuple[Any, Any]:
-        """Return targets and weights as tensors."""
+        """Return targets, encoded as classes or probabilities, and sample weights, as tensors."""
         target = as_tensor(data.y)
         if target.is_floating_point():
             target = as_tensor(data.y.astype(getattr(self, "dtype_", "float32")))
@@ -471,7 +470,7 @@ class GradientClassifier(Classifier, GradientTrained):
         return CrossEntropy(len(self.classes_), axis)
 
     def _chances(self, logits: Any) -> Any:
-        """Return the probabilities of logits (n, n_classes): of one class of all, or of each label by itself."""
+        """Return probabilities from logits (n, n_classes): softmax over the classes, or sigmoid of each of several labels."""
         return logits.sigmoid() if getattr(self, "multilabel_", False) else logits.softmax(1)
 
     def _differentiable(self) -> tuple[Any, Any]:
@@ -585,7 +584,7 @@ class GradientRegressor(Regressor, GradientTrained):
         return as_tensor(scaled), self._as_weight(data.sample_weight)
 
     def _measure_targets(self, data: Data) -> None:
-        """Remember the targets' shape, shift and scale."""
+        """Keep shape, mean and standard deviation of the training targets."""
         y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
         self.target_ndim_, self.n_outputs_ = data.y.ndim, y.shape[1]
         if self.loss == "poisson":
@@ -599,7 +598,7 @@ class GradientRegressor(Regressor, GradientTrained):
             self.target_scale_ = np.where(spread > 0, spread, 1.0)
 
     def _unscaled(self, output: np.ndarray) -> np.ndarray:
-        """Return outputs of the network as targets."""
+        """Return outputs of the network in the units and the shape of the targets."""
         if self.loss == "poisson":
             output = np.exp(output)
         y = output * self.target_scale_.astype(output.dtype) + self.target_mean_.astype(output.dtype)

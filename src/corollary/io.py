@@ -107,9 +107,8 @@ def _encode_array(value: np.ndarray, arrays: dict[str, np.ndarray], **extra: Any
     if value.dtype.kind not in "biufc":
         raise errors.kind("save", "arrays must hold numbers, booleans or strings", f"dtype {value.dtype}")
     stored, spec = value, {"$": "array", **extra}
-    if (
-        value.flags.f_contiguous and not value.flags.c_contiguous
-    ):  # the layout decides the last bit of a product
+    # the layout decides the last bit of a product
+    if value.flags.f_contiguous and not value.flags.c_contiguous:
         stored, spec = value.T, {**spec, "order": "F"}
     if value.dtype.kind == "c":
         stored = np.ascontiguousarray(stored)[..., None].view(stored.real.dtype)

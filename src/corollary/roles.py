@@ -150,7 +150,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
 
 def _columns(y: Any) -> int:
-    """Return the number of columns of a target of two axes; 1 for any other, rows of different lengths included."""
+    """Return the number of columns of a two-dimensional target; 1 for any other, ragged ones included."""
     try:
         shape = np.asarray(to_numpy(y)).shape
     except ValueError:
@@ -162,9 +162,7 @@ def class_weights(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> np.n
     """Return the weight of each sample's class, for codes (n,) or probabilities (n, n_classes)."""
     if y.ndim == 1:
         return np.asarray(compute_sample_weight(class_weight, classes[y]))
-    if (
-        class_weight == "balanced"
-    ):  # as for codes: n / (n_classes * number in the class), a number that may be broken
+    if class_weight == "balanced":  # n / (n_classes * size of the class), whose sizes may be fractions here
         return np.asarray(y @ (len(y) / (y.shape[1] * y.sum(0).clip(np.finfo(float).tiny))))
     return np.asarray(y @ compute_class_weight(class_weight, classes=classes, y=classes))
 
@@ -269,7 +267,7 @@ class Transformer(TransformerMixin):  # type: ignore[misc]
 
     @available_if(lambda self: hasattr(self, "_inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Any:
-        """Return the data that these features stand for."""
+        """Return data from features: the inverse of ``transform``, or the nearest to it."""
         check_is_fitted(self)
         Z = check_array(to_numpy(X), dtype=(np.float64, np.float32), input_name="X")
         return as_given(X, finite(self, self._inverse_transform(Z)))  # type: ignore[attr-defined]
@@ -302,16 +300,16 @@ class Generator:
 
 
 class Clusterer(ClusterMixin):  # type: ignore[misc]
-    """Groups samples. Hook: ``_predict(X)`` of shape (n,)."""
+    """Clusters samples. Hook: ``_predict(X)`` of shape (n,)."""
 
     role = "clusterer"
 
     def predict(self, X: Any) -> Any:
-        """Return the group of each sample."""
+        """Return the cluster of each sample."""
         return as_given(X, finite(self, self._answer(self._predict, X)))  # type: ignore[attr-defined]
 
     def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit and return the group of each sample."""
+        """Fit and return the cluster of each sample."""
         return self.fit(X, y).predict(X)  # type: ignore[attr-defined]
 
 
@@ -395,7 +393,7 @@ class Completer:
         return any(names is not None for names in self._names())
 
     def _placed(self, values: Any, axis: int = 0, strangers: bool = True) -> np.ndarray:
-        """Return the numbers of users (or items) given by name, or by number where there are no names."""
+        """Return row (or column) numbers of users (or items), which are given by name where the fit had names."""
         names, what = self._names()[axis], ("user", "item")[axis]
         return places(values, names, self.shape_[axis], what, type(self).__name__, strangers=strangers)
 
@@ -611,10 +609,10 @@ class Memory:
     role = "memory"
 
     def recall(self, X: Any) -> Any:
-        """Return, for each cue, the pattern its recall ends in."""
+        """Return, for each damaged pattern (cue), the stored state that recall ends in."""
         return as_given(X, finite(self, self._recall(self._query(X))))  # type: ignore[attr-defined]
 
 
 def roles(cls: type) -> tuple[str, ...]:
-    """Return what a class can do, from its mixins."""
+    """Return the roles of an estimator class, from its mixins, as names of :mod:`corollary.roletable`."""
     return tuple(dict.fromkeys(base.__dict__["role"] for base in cls.__mro__ if "role" in base.__dict__))

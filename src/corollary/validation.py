@@ -220,6 +220,7 @@ def broke_down(error: BaseException) -> bool:
     if type(error).__name__ in ("LinAlgError", "_LinAlgError", "ArpackNoConvergence", "ArpackError"):
         return True
     said = str(error)
+    # the check of what the caller gave says that itself
     return (
         isinstance(error, ValueError | RuntimeError)
         and any(
@@ -227,7 +228,7 @@ def broke_down(error: BaseException) -> bool:
             for phrase in ("infs or NaNs", "not positive definite", "contains NaN", "contains infinity")
         )
         and "Input " not in said
-    )  # the check of what the caller gave says that itself
+    )
 
 
 def as_given(X: Any, result: Any) -> Any:

@@ -168,7 +168,7 @@ def attack_checkpoint(model, X, y, folder, count, rng, note):
             caught.append(learner)
             raise Caught
 
-        fresh._drive, fresh._unharmed = catch, contextlib.nullcontext
+        fresh._drive, fresh._rolled_back_on_failure = catch, contextlib.nullcontext
         with contextlib.suppress(Caught):
             fresh.fit(X, y)
         return fresh, caught[0]

@@ -1,4 +1,4 @@
-"""Samplers for any log-density, diagnostics of their draws, and networks with a posterior instead of weights."""
+"""Samplers for any log-density, diagnostics of their draws, and Bayesian neural networks."""
 
 from corollary.bayes.density import Posterior
 from corollary.bayes.diagnostics import bfmi, ess, mcse, r_hat, summary, to_arviz

@@ -1,4 +1,4 @@
-r"""What a sampler learns while it warms up: its step size by dual averaging, the target's covariance in windows.
+r"""Warm-up of the samplers: step size by dual averaging, mass matrix from the covariance of the draws, in windows.
 
 **Step size.** With :math:`\alpha_t` the acceptance probability of step :math:`t`, averaged over chains, and :math:`\delta` the
 one that is wanted, :math:`\log\epsilon` follows
@@ -104,7 +104,7 @@ class Spread:
     Parameters
     ----------
     kind : {"identity", "diagonal", "dense"}
-        What of it is learned.
+        What is learned of it: nothing, the variances, or all of it.
     like : Tensor of shape (chains, d)
         Positions, for size, type and device.
     """

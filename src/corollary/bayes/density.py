@@ -44,7 +44,7 @@ class Posterior:
     log_likelihood : callable
         ``log_likelihood(theta, *rows)``, (chains, d) and n rows -> (chains, n): one value per chain and row.
     *data : array-like
-        What the likelihood is told rows of: tensors or arrays of one length, such as X and y.
+        Tensors or arrays of one length, such as X and y; the likelihood is called with rows of them.
 
     Examples
     --------
@@ -244,9 +244,8 @@ class Target:
 
 def as_start(start: Any, n_chains: int, owner: str, device: Any = "cpu") -> Tensor:
     """Return where each chain starts, (n_chains, d), from one point for all or one row each."""
-    given = (
-        start if isinstance(start, Tensor) else np.array(start)
-    )  # a copy: a data frame's values may be read-only
+    # a copy: a data frame's values may be read-only
+    given = start if isinstance(start, Tensor) else np.array(start)
     if not isinstance(given, Tensor) and given.dtype.kind not in "fiub":
         raise errors.kind(owner, "start must hold numbers", f"{given.dtype} of shape {given.shape}")
     theta = torch.as_tensor(given)

@@ -1,4 +1,4 @@
-r"""Have the chains converged, and how much are their draws worth? R-hat, effective sample size, Monte-Carlo error.
+r"""Convergence diagnostics of chains: R-hat, effective sample size, Monte-Carlo standard error, energy fraction.
 
 The draws :math:`\theta_{cs}` of one parameter, :math:`C` chains of :math:`S` draws, are cut into halves, so that a trend
 within a chain counts as a difference between chains; below, :math:`C` and :math:`S` are those of the halves. With
@@ -179,7 +179,7 @@ def summary(draws: Any, names: Sequence[str] | None = None) -> Any:
     Parameters
     ----------
     draws : array-like of shape (chains, draws, d) or (chains, draws)
-        Anybody's draws.
+        Draws of any sampler.
     names : sequence of str, optional
         Names of the parameters, one each.
 

@@ -1,4 +1,4 @@
-r"""Hamiltonian Monte Carlo: the target's gradient turns a random walk into a glide.
+r"""Hamiltonian Monte Carlo: proposals far away that follow the gradient of the log-density.
 
 With a momentum :math:`y` and the inverse mass :math:`\Sigma`, an estimate of the target's covariance, the energy is
 
@@ -135,7 +135,7 @@ class HMC(AdaptiveSampler):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them, in which step size and covariance are learned.
+        Transitions before the first kept draw, in which step size and covariance are learned.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, optional
@@ -151,7 +151,7 @@ class HMC(AdaptiveSampler):
     max_steps : int, default=1000
         Most steps of a path.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------

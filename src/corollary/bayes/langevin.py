@@ -1,4 +1,4 @@
-r"""Langevin samplers: gradient ascent with noise, exact with a correction, or close to it without.
+r"""Langevin samplers (MALA, ULA, SGLD, SGHMC): gradient ascent with noise, with or without a Metropolis correction.
 
 The diffusion :math:`d\theta = \nabla\log p\,dt + \sqrt2\,dW` has the stationary density :math:`p`. Its discrete steps
 
@@ -94,7 +94,7 @@ class MALA(AdaptiveSampler):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them, in which step size and covariance are learned.
+        Transitions before the first kept draw, in which step size and covariance are learned.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, optional
@@ -105,7 +105,7 @@ class MALA(AdaptiveSampler):
     target_acceptance : float, default=0.574
         Acceptance that the step size is learned for; more makes smaller steps.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ class _FixedStep(Sampler):
 
 
 class ULA(_FixedStep):
-    """Draw from about a density by the unadjusted Langevin algorithm, many chains at once.
+    """Draw approximately from a density by the unadjusted Langevin algorithm, many chains at once.
 
     Cheap and simple, with a bias that falls with the step size; :class:`~corollary.bayes.MALA` has none.
 
@@ -241,14 +241,14 @@ class ULA(_FixedStep):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them.
+        Transitions before the first kept draw.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, default=0.01
         The step eta of equation (1). A larger one explores faster, and is further from the density; beyond twice the smallest
         variance of a Gaussian it diverges.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ class ULA(_FixedStep):
 
 
 class SGLD(_FixedStep):
-    """Draw from about the posterior of many rows by stochastic gradient Langevin dynamics, a batch of rows a step.
+    """Draw approximately from a posterior by stochastic gradient Langevin dynamics, with a mini-batch of rows a step.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class SGLD(_FixedStep):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them.
+        Transitions before the first kept draw.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, default=1e-3
@@ -310,7 +310,7 @@ class SGLD(_FixedStep):
         Rows of a :class:`~corollary.bayes.Posterior` that a gradient is estimated from; by default, and for any other
         log-density, all. Fewer are faster, and add noise that widens the draws.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------
@@ -369,7 +369,7 @@ class SGLD(_FixedStep):
 
 
 class SGHMC(_FixedStep):
-    """Draw from about the posterior of many rows by stochastic gradient Hamiltonian Monte Carlo, a batch of rows a step.
+    """Draw approximately from a posterior by stochastic gradient Hamiltonian Monte Carlo, with a mini-batch of rows a step.
 
     The momentum carries a chain further than :class:`~corollary.bayes.SGLD` in the same number of steps, and averages the
     noise of batches.
@@ -381,7 +381,7 @@ class SGHMC(_FixedStep):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them.
+        Transitions before the first kept draw.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, default=1e-2
@@ -392,7 +392,7 @@ class SGHMC(_FixedStep):
         Rows of a :class:`~corollary.bayes.Posterior` that a gradient is estimated from; by default, and for any other
         log-density, all.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-r"""Metropolis and Hastings: propose, and accept with the probability that keeps the target.
+r"""The Metropolis-Hastings algorithm: propose a point, and accept it with a probability that leaves the target invariant.
 
 From :math:`\theta` a move to :math:`\theta'` is proposed with density :math:`r(\theta' \mid \theta)` and accepted with
 probability
@@ -81,7 +81,7 @@ class Metropolis(AdaptiveSampler):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them, in which step size and covariance are learned.
+        Transitions before the first kept draw, in which step size and covariance are learned.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, optional
@@ -94,7 +94,7 @@ class Metropolis(AdaptiveSampler):
         ``proposal(theta, generator)`` returns new positions (n_chains, d) and log r(old | new) - log r(new | old) of shape
         (n_chains,), in the place of the random walk; then nothing is learned. It must draw from ``generator`` only.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------

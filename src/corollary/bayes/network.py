@@ -1,4 +1,4 @@
-r"""Networks with a posterior in the place of one setting of their weights.
+r"""Bayesian neural networks: a posterior over the weights, by any of the samplers.
 
 A network :math:`f_w` with the prior :math:`w \sim \mathcal N(0, s^2 I)` and a likelihood, of classes
 :math:`p(y \mid x, w) = \mathrm{softmax}(f_w(x))_y` or of numbers :math:`\mathcal N(y; f_w(x), \sigma^2)`, has the posterior
@@ -228,7 +228,7 @@ class _Bayesian(Estimator):
 
 
 class BayesianClassifier(Classifier, _Bayesian):
-    """Classify rows by the posterior of a network's weights: probabilities that know what the data do not say.
+    """Classify rows with a Bayesian neural network: probabilities averaged over the posterior of its weights.
 
     Use it on small tables where being sure matters; for many rows take ``sampler=SGLD(batch_size=...)``.
 
@@ -352,7 +352,7 @@ class BayesianClassifier(Classifier, _Bayesian):
 
 
 class BayesianRegressor(Regressor, _Bayesian):
-    """Predict numbers by the posterior of a network's weights, each with its own standard deviation.
+    """Predict numbers with a Bayesian neural network, each with its own standard deviation.
 
     Parameters
     ----------

@@ -131,9 +131,8 @@ class Path:
         self.acceptance = self.acceptance + log_w.clamp(max=0).exp() * self.running
         self.count = self.count + self.running
         self.part_log_w = torch.logaddexp(self.part_log_w, log_w)
-        chosen = (
-            self.chains.log_uniform() <= log_w - self.part_log_w
-        )  # not so for NaN, where both are minus infinity
+        # not so for NaN, where both are minus infinity
+        chosen = self.chains.log_uniform() <= log_w - self.part_log_w
         leaf = (self.now, torch.stack([log_p, after]))
         self.part_proposal = _chosen(chosen, leaf, self.part_proposal)
         self.part_rho = self.part_rho + y
@@ -198,7 +197,7 @@ class NoTurnChains(HamiltonianChains):
 
 
 class NUTS(AdaptiveSampler):
-    """Draw from a density by the No-U-Turn sampler, many chains at once: Hamiltonian paths whose length is found.
+    """Draw from a density by the No-U-Turn sampler, many chains at once: HMC that finds the length of its paths.
 
     The sampler to begin with for a log-density that has a gradient.
 
@@ -209,7 +208,7 @@ class NUTS(AdaptiveSampler):
     n_draws : int, default=1000
         Draws that each chain keeps. A resumed fit may ask for more of them.
     warmup : int, default=1000
-        Transitions before the first of them, in which step size and covariance are learned.
+        Transitions before the first kept draw, in which step size and covariance are learned.
     thin : int, default=1
         Transitions per kept draw; more save memory, not time.
     step_size : float, optional
@@ -222,7 +221,7 @@ class NUTS(AdaptiveSampler):
     max_depth : int, default=10
         Most doublings of a path, which has at most 2 to this power steps.
     random_state : int or RandomState, optional
-        Seed of everything.
+        Seed of all random numbers.
 
     Attributes
     ----------

@@ -88,9 +88,8 @@ def fit_system(
     if "random_state" in model.get_params():
         params.setdefault("random_state", seed)
     model.set_params(**params)
-    entry = replace(
-        entry, input=model.input, also=tuple(model.also)
-    )  # of one around others: what its members take
+    # a meta-estimator takes what its members take
+    entry = replace(entry, input=model.input, also=tuple(model.also))
     directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
     run, begin = Run(directory, resume=resume, **run_options), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:

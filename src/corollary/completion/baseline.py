@@ -1,4 +1,4 @@
-r"""What the row and the column alone say of an entry.
+r"""The bias baseline: an entry predicted from the means of its row and its column.
 
 From the known entries :math:`\Omega` only, with damping :math:`\beta \ge 0`,
 
@@ -56,7 +56,7 @@ def _row_numbers(R: Any) -> np.ndarray:
 
 
 class BiasBaseline(Completer, Estimator):
-    """Predict an entry from the means of its row and its column.
+    """Predict an entry as the overall mean plus a bias of its row and a bias of its column.
 
     What every other completer has to beat.
 

@@ -298,7 +298,7 @@ SOLVERS = {"cd": CoordinateDescent, "mu": Multiplicative, "als": ProjectedALS}
 
 
 class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
-    """Factorise a non-negative matrix into non-negative parts.
+    """Factorise a non-negative matrix into two non-negative factors.
 
     A drop-in for scikit-learn's class that also takes missing entries (NaN), resumes, and is several
     times faster for the Kullback-Leibler divergence of sparse counts.
@@ -314,7 +314,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
     beta_loss : float or {"frobenius", "kullback-leibler", "itakura-saito"}, default="frobenius"
         The divergence; other than "frobenius" only with "mu".
     tol : float, default=1e-4
-        When to stop; smaller takes longer.
+        Stop when the projected gradient ("cd"), or the decrease of the loss, is below this share of the first one; smaller
+        takes longer.
     max_iter : int, default=200
         Most sweeps over both factors.
     random_state : int or RandomState, optional

@@ -1,4 +1,4 @@
-r"""What factors of users and items are good for besides prediction: rankings, likeness and reasons.
+r"""Recommendation, similarity and explanation from factors of users and items.
 
 With the design :math:`\tilde y_i` and the equations :math:`A_u \tilde x_u = t_u = \sum_{j \in \Omega_u} z_{uj} \tilde y_j` of
 :mod:`corollary.completion.als` (3), the score of an item is a sum over what the user has rated,

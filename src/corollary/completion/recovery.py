@@ -1,4 +1,4 @@
-r"""Exact recovery: when some entries of a matrix say all of it.
+r"""Exact matrix recovery: how many known entries determine a low-rank matrix.
 
 An :math:`n \times m` matrix of rank :math:`k` has :math:`k (n + m - k)` degrees of freedom (1), so fewer known
 entries can never do. With :math:`P`, :math:`Q` the projections on its column and row space and

@@ -30,7 +30,7 @@ __all__ = ["SingularValueProjection"]
 
 
 class _Projection(Iteration):
-    """One step of eq. 1, or half of it where it would climb."""
+    """One step of eq. 1 a sweep; the step size is halved while the loss would rise."""
 
     saved = ("U", "s", "V", "space", "fitted", "step_size", "loss")
     varying = {"U": Array("known.0", "triplets"), "s": Array("triplets"), "V": Array("known.1", "triplets")}
@@ -70,7 +70,7 @@ class _Projection(Iteration):
 
 
 class SingularValueProjection(BaseSpectral):
-    """Complete a matrix by projected gradient steps on the matrices of one rank.
+    """Complete a matrix by singular value projection: gradient steps projected onto the matrices of a given rank.
 
     Parameters
     ----------

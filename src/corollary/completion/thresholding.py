@@ -1,4 +1,4 @@
-r"""Completion by shrinking singular values.
+r"""Matrix completion by singular value thresholding, with a nuclear-norm penalty (soft-impute) or exactly.
 
 :math:`\Pi_\Omega` keeps the known entries of :math:`A` and sets the others to zero, and
 
@@ -156,7 +156,7 @@ class DualAscent(_Shrinkage):
 
 
 class SingularValueThresholding(BaseSpectral):
-    """Complete a matrix by shrinking its singular values.
+    """Complete a matrix by soft-thresholding its singular values, for a small nuclear norm.
 
     Soft-impute fits noisy entries with a matrix of small nuclear norm; "svt" reproduces exact entries.
 

@@ -1,4 +1,4 @@
-r"""The best approximation of low rank.
+r"""Truncated SVD: the best approximation of low rank.
 
 Of all matrices of rank :math:`k`, the one nearest to :math:`X = U S V^\top` in the Frobenius and the
 spectral norm is :math:`X_k = U_k S_k V_k^\top`, and :math:`\lVert X - X_k \rVert_F^2 = \sum_{i > k} s_i^2`
@@ -38,7 +38,7 @@ def operator(X: Any) -> Centred:
 
 
 class TruncatedSVD(Transformer, ClassNamePrefixFeaturesOutMixin, Estimator):
-    """Reduce the dimension linearly without centring; latent semantic analysis of counts.
+    """Reduce the dimension by a truncated singular value decomposition, without centring (latent semantic analysis of counts).
 
     A drop-in for scikit-learn's, with exact and power methods.
 

@@ -1,4 +1,4 @@
-r"""The adaptive linear unit.
+r"""Adaline, the adaptive linear unit, and its delta rule (least mean squares).
 
 :math:`\hat y = w^\top x + b`, and after every sample Widrow and Hoff's delta rule,
 
@@ -75,7 +75,7 @@ class _Delta(Iteration):
 
 
 class Adaline(Regressor, Estimator):
-    """Fit a linear unit with the delta rule.
+    """Fit a linear function by the delta rule (least mean squares): stochastic gradient descent on the squared error.
 
     Parameters
     ----------

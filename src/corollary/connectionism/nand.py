@@ -1,4 +1,4 @@
-r"""Turing's unorganised machines.
+r"""Turing's unorganised machines: random networks of NAND units.
 
 Every unit of an A-type machine has two sources, and all of them switch at once:
 
@@ -213,7 +213,7 @@ class _Switching(Iteration):
 
 
 class NandMachine(BaseBinary):
-    """Classify binary inputs with one of Turing's unorganised machines.
+    """Classify binary inputs with one of Turing's unorganised machines: a random network of NAND units, trained by search.
 
     Parameters
     ----------

@@ -407,7 +407,7 @@ class Perceptron(LinearClassifierMixin, Estimator):
         if classes is not None and not np.array_equal(known, np.unique(classes)):
             must = f"classes must be those of the first call ({known.tolist()})"
             raise errors.value("Perceptron", must, np.unique(classes).tolist())
-        with self._unharmed():
+        with self._rolled_back_on_failure():
             self._validate_params()
             X, y = self._read_batch(X, y, first)
             X = self._check(X, reset=first)

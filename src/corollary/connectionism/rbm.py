@@ -144,11 +144,11 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        W.
+        The weights W.
     intercept_hidden_ : ndarray of shape (n_components,)
-        c.
+        The biases c of the hidden units.
     intercept_visible_ : ndarray of shape (n_features_in_,)
-        b.
+        The biases b of the visible units.
     h_samples_ : ndarray of shape (batch_size, n_components)
         Hidden states of the chains.
     history_ : list of dict
@@ -224,7 +224,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Esti
     def partial_fit(self, X: Any, y: Any = None) -> BernoulliRBM:
         """Make one update from the rows of X, as one batch."""
         first = not hasattr(self, "components_")
-        with self._unharmed():
+        with self._rolled_back_on_failure():
             self._validate_params()
             X = self._check(self._read_batch(X, y, first)[0], reset=first)
             if not hasattr(self, "random_state_"):

@@ -1,4 +1,4 @@
-r"""The neuron of McCulloch and Pitts.
+r"""The threshold unit (neuron) of McCulloch and Pitts.
 
 On :math:`x \in \{0, 1\}^n`, with signs :math:`\sigma \in \{-1, 1\}^n` and an integer threshold :math:`\theta`,
 
@@ -104,7 +104,7 @@ class ThresholdUnit(BaseBinary):
     n_errors_ : int
         Training rows that it gets wrong.
     classes_ : ndarray of shape (2,)
-        The label of silence and the label of firing.
+        The labels of 0 and of 1: of a unit that does not fire, and of one that does.
     history_ : list of dict
         One row.
 

@@ -278,9 +278,8 @@ class WillshawMemory(Memory, Transformer, Estimator):
         best = -math.log(2) / math.log1p(-hit) if hit else math.inf
         # units that happen to be used more are pointed to more, and come up more often than the mean fill says
         spurious = (m - R) * float((fills**r).mean())
-        told = log2_choose(m, R) - log2_choose(
-            R + spurious, R
-        )  # which R of all, less which R of those recalled
+        # which R of all, less which R of those recalled
+        told = log2_choose(m, R) - log2_choose(R + spurious, R)
         return Capacity(s, r, float(fills.mean()), expected, spurious, s * told / (n * m), best)
 
     def __sklearn_tags__(self) -> Any:

@@ -152,7 +152,7 @@ class AdaGrad(Piecewise):
 
 
 class GloVe(BaseEmbedding):
-    """Learn word vectors whose products are the logarithms of co-occurrence counts.
+    """Learn GloVe word vectors, whose products are the logarithms of co-occurrence counts.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class GloVe(BaseEmbedding):
     epochs : int, default=25
         Passes over the counts.
     learning_rate : float, default=0.05
-        Of AdaGrad.
+        Step size of AdaGrad. Too small is slow, too large diverges.
     deterministic : bool or "auto", default="auto"
         Whether one thread does all, so that a seed decides everything and a resumed fit equals an uninterrupted
         one bit for bit. "auto" is deterministic if ``random_state`` is given.
@@ -189,9 +189,9 @@ class GloVe(BaseEmbedding):
     vectors_ : ndarray of shape (n_words, dimension)
         The sums of the two vectors of each word.
     input_vectors_, output_vectors_ : ndarray of shape (n_words, dimension)
-        zeta and z.
+        The input vectors zeta and output vectors z of eq. 1.
     input_bias_, output_bias_ : ndarray of shape (n_words,)
-        a and b.
+        The biases a and b of eq. 1.
     n_iter_ : int
         Passes made.
     history_ : list of dict

@@ -1,4 +1,4 @@
-r"""Skip-gram: word vectors that predict the words around.
+r"""Skip-gram (word2vec): word vectors that predict the neighbouring words.
 
 A word :math:`w` has an input vector :math:`\zeta_w` and an output vector :math:`z_w`. Wanted are vectors that make
 the words :math:`v = x_{t+\delta}` near each :math:`w = x_t` likely. By *softmax*, over the predicted word,
@@ -178,7 +178,7 @@ def softmax_learner(N: sparse.csr_matrix, model: SkipGram, seed: int) -> Any:
 
 
 class SkipGram(BaseEmbedding):
-    """Learn word vectors that predict neighbouring words (word2vec).
+    """Learn skip-gram word vectors, which predict neighbouring words (word2vec).
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class TensorBatches:
     inputs : Tensor or tuple of Tensor
         What the module is called with.
     target : Tensor, optional
-        What it should say.
+        The targets.
     weight : Tensor, optional
         How much each sample counts.
     """

@@ -16,7 +16,7 @@ __all__ = ["Curriculum"]
 
 
 class Curriculum(Regulariser):
-    r"""Begin with the easy samples: ``Training(curriculum="loss")``.
+    r"""Curriculum learning: train on the easy samples first, ``Training(curriculum="loss")``.
 
     A share of the samples that grows from ``start`` to all over the first half of the epochs, the easiest first.
 

@@ -24,9 +24,8 @@ def check_optimizer(optimizer: torch.optim.Optimizer, state: Any) -> None:
         if key not in sizes or not isinstance(kept, dict):
             raise Mismatch(f"the optimiser has {len(sizes)} parameters; got a state of number {key!r}.")
         for name, value in kept.items():
-            for part in (
-                value if isinstance(value, list) else [value]
-            ):  # L-BFGS keeps a list of past directions
+            # L-BFGS keeps a list of past directions
+            for part in value if isinstance(value, list) else [value]:
                 _check_part(name, part, sizes[key])
 
 

@@ -282,9 +282,8 @@ def time_box(
     left, again = signal.getitimer(signal.ITIMER_REAL)
     first = min(seconds, left) if left else seconds
     try:
-        signal.setitimer(
-            signal.ITIMER_REAL, max(first, 1e-3), 0.5
-        )  # again: one raised in a finaliser is lost
+        # it rings again every half second: an exception raised inside a finaliser is lost
+        signal.setitimer(signal.ITIMER_REAL, max(first, 1e-3), 0.5)
         yield
     finally:
         over = True
@@ -312,7 +311,7 @@ def drive(
     Parameters
     ----------
     learner : Learner
-        What learns. It ends in its final state.
+        What is stepped, in place. It ends in its final state.
     run : Run
         Where and how to run.
     owner : str

@@ -174,9 +174,8 @@ class Player:
         count = len(handles)
 
         def waiting() -> list[str]:
-            silent = (
-                [*handles] if len(handles) < count else []
-            )  # none at all: a rule with gradients of its own
+            # if no parameter got a gradient from torch, the rule computes gradients itself
+            silent = [*handles] if len(handles) < count else []
             for name in [*handles]:
                 handles.pop(name).remove()
             return silent

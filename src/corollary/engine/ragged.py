@@ -73,7 +73,7 @@ class RaggedBatches:
     inputs : Ragged, Tensor, or tuple of those
         What the module is called with; at least one is ragged.
     target : Ragged or Tensor, optional
-        What it should say; ragged ones are padded with 0.
+        The targets; ragged ones are padded with 0.
     weight : Ragged or Tensor, optional
         How much each sequence, or each step, counts; steps beyond the end have weight 0.
     pool : int

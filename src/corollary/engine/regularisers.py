@@ -169,9 +169,8 @@ class Augment(Regulariser):
         if not isinstance(self.transform, dict):
             return batch._replace(inputs=(self.transform(images, generator=rng), *batch.inputs[1:]))
         real = isinstance(images, Tensor) and images.is_floating_point()
-        if (
-            not real or images.ndim not in (3, 4) or len(batch.inputs) > 1
-        ):  # sequences come with their lengths
+        # a second input holds lengths, of sequences
+        if not real or images.ndim not in (3, 4) or len(batch.inputs) > 1:
             must = "augment needs images"
             got = f"inputs of shape {tuple(getattr(images, 'shape', ()))}"
             raise errors.value(self._learner.owner, must, got, "Pass a function of your own instead.")

@@ -231,10 +231,11 @@ class Newton(Rule):
             return loss  # type: ignore[no-any-return]
 
         player.zero_grad()
+        # the fused one has no second derivative
         with (
             learner.around_gradient(),
             sdpa_kernel(SDPBackend.MATH),
-        ):  # the fused one has no second derivative
+        ):
             player.optimizer.look(closure)
         learner.record(found, batch)
         learner.advance(player)

@@ -223,9 +223,8 @@ class Run:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Work in the directory alone; inside ``with run:`` until its end."""
-        if (
-            self.directory is None or self.rank > 0 or _started_here()
-        ):  # then the process that started us holds it
+        # a worker need not lock the directory: the process that started it does
+        if self.directory is None or self.rank > 0 or _started_here():
             yield
             return
         if self._lock is None or self._lock.thread != threading.get_ident():

@@ -95,9 +95,8 @@ class SourceBatches:
         """Return in which order the samples come, as places among ``rows``; None for their own."""
         if order is None:
             return None
-        own = self.source.order(
-            int(order[0]) * len(order) + int(order[-1])
-        )  # a random order can seed another
+        # two entries of a random order make the seed of the source's own
+        own = self.source.order(int(order[0]) * len(order) + int(order[-1]))
         if own is None or len(order) != len(self):  # a curriculum chose some of the samples
             return order.numpy()
         if self.rows is None:

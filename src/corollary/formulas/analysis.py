@@ -136,9 +136,8 @@ def jensen(rng, claim):
     smaller, larger = claim(f, w, x)
     low, high = claim(lambda t: -np.log(t[..., 0]), w, y)  # the logarithm is concave
     squared_mean, mean_square = claim(lambda t: (t**2).sum(-1), w, x)
-    pairs = ((x[:, :, None] - x[:, None]) ** 2).sum(
-        -1
-    )  # the variance as half the mean squared gap of two draws
+    # the variance as half the mean squared gap of two draws
+    pairs = ((x[:, :, None] - x[:, None]) ** 2).sum(-1)
     variance = np.einsum("ni,nj,nij->n", w, w, pairs) / 2
     means = [stats.gmean(values, weights=weights) for values, weights in zip(y[..., 0], w)]
     return all_of(

@@ -326,9 +326,8 @@ def perceptron_novikov(rng, claim):
         counts.append(len(perceptron_run(X, y)[1]))
         bounds.append(claim(gamma))
     X, y = separable_data(rng, 40, 3, 0.3)  # at most eleven mistakes, so twelve epochs
-    model = _perceptron(
-        X, y, epochs=12
-    )  # the library counts them too, and bounds them by the margin it found
+    # the library counts them too, and bounds them by the margin it found
+    model = _perceptron(X, y, epochs=12)
     reported = [len(perceptron_run(X, y)[1]), claim(model.margin_[0])]
     n = int(rng.integers(3, 12))
     y = random_signs(rng, n)

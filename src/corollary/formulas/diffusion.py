@@ -122,10 +122,9 @@ def limit(rng, claim):
         mean, variance = np.sqrt(1 - beta) * mean, (1 - beta) * variance + beta
     share = claim(short)
     distance = gaussian_kl([np.sqrt(share) * x0], [[1 - share]], [0.0], [[1.0]])
+    # the rest of the sum is a^2/1e5
     return all_of(
-        equal(
-            claim(a**2 / t**2), np.sin(np.pi * a) / (np.pi * a), tol=1e-5
-        ),  # the rest of the sum is a^2/1e5
+        equal(claim(a**2 / t**2), np.sin(np.pi * a) / (np.pi * a), tol=1e-5),
         exponent([1e3, 1e4, 1e5], kept, -c, tol=1e-3),
         equal(distance, gaussian_kl([mean], [[variance]], [0.0], [[1.0]]), tol=1e-10),
     )

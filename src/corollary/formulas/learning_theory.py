@@ -129,11 +129,10 @@ def vc_bound(rng, claim):
     # P(sup R - R_n > eps) <= 2 P(sup R'_n - R_n > eps / 2) <= 2 S(2n) exp(hoeffding(eps / 2))
     tail = brentq(lambda eps: np.log(2 * S) + hoeffding(eps / 2) - np.log(delta), 1e-3, 3.0)
     sup, _ = threshold_deviations(rng, n, 500)
+    # thresholds label 2n points in 2n + 1 ways
     return all_of(
         equal(claim(S, n, delta), tail, tol=1e-4),
-        equal(
-            claim(S, n, delta), library_vc_bound(n, 1, delta), tol=1e-9
-        ),  # thresholds label 2n points in 2n + 1 ways
+        equal(claim(S, n, delta), library_vc_bound(n, 1, delta), tol=1e-9),
         at_most(np.mean(sup > claim(S, n, delta)), delta),
     )
 
@@ -261,13 +260,12 @@ def pac_bayes(rng, claim):
     errors = rng.binomial(s, 0.5, size=(2000, 50)).min(1) / s
     violations = np.mean(0.5 - errors > claim(np.log(50), s, 0.05))
     # Far out the bound loses only ln(2 sqrt s) and the curvature of the relative entropy: under 8%.
+    # 2 / sqrt(pi / 2) = 1.596, less what the moment has beyond its leading term
     return all_of(
         at_least(bound, exact),
         equal(bound, library, tol=1e-9),
         within(bound / exact, 0.9, 1.1),
-        within(
-            room, np.log(1.5), np.log(1.65)
-        ),  # 2 / sqrt(pi / 2) = 1.596, less what the moment has beyond its leading term
+        within(room, np.log(1.5), np.log(1.65)),
         at_most(violations, 0.05),
     )
 

@@ -501,10 +501,11 @@ def nesterov_rates(rng, claim):
     The claim gives both bounds for a start at distance one.
     """
     outcomes, L = [], rng.uniform(2, 3)
+    # the rate is the spectral radius of a step in the slowest mode; at k = 0 it bounds L/2
     for kappa in (
         4.0,
         20.0,
-    ):  # the rate is the spectral radius of a step in the slowest mode; at k = 0 it bounds L/2
+    ):
         root = np.sqrt(kappa)
         beta = (root - 1) / (root + 1)
         step = np.array([[(1 + beta) * (1 - 1 / kappa), -beta * (1 - 1 / kappa)], [1, 0]])

@@ -193,10 +193,11 @@ def fine_tuned(rng, X, y):
 def nearest_solution(rng, claim):
     """Initialisation matters where data do not decide: descent from pre-trained weights keeps what they knew."""
     Z, y = rng.normal(size=(3, 5)), rng.normal(size=3)
+    # as the library's regressors standardise
     X, y = (
         np.column_stack([Z, np.ones(3)]),
         (y - y.mean()) / y.std(),
-    )  # as the library's regressors standardise
+    )
     start, theta = fine_tuned(rng, Z, y)
     free = np.eye(6) - np.linalg.pinv(X) @ X
     others = claim(X, y, start) + rng.normal(size=(50, 6)) @ free
@@ -236,12 +237,11 @@ def shared_representation(rng, claim):
     loss = ((Y - X @ joint) ** 2).sum()
     inner = np.linalg.svd(X @ apart, compute_uv=False)
     ratio = ((joint - truth) ** 2).sum() / ((apart - truth) ** 2).sum()
+    # (10 + 12 - 2) 2 of 120 parameters, a third, with room for the estimate of the subspace
     return all_of(
         equal(loss, ((Y - X @ apart) ** 2).sum() + (inner[k:] ** 2).sum(), tol=1e-8),
         equal(np.linalg.svd(joint, compute_uv=False)[k:], 0.0, tol=1e-9),
-        at_most(
-            ratio, 0.75
-        ),  # (10 + 12 - 2) 2 of 120 parameters, a third, with room for the estimate of the subspace
+        at_most(ratio, 0.75),
     )
 
 

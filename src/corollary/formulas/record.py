@@ -59,9 +59,8 @@ class Outcome:
     deviation: float
     tolerance: float
     seconds: float = 0.0
-    sides: tuple[str, Any, Any] | None = field(
-        default=None, repr=False, compare=False
-    )  # relation, left, right
+    # relation, left, right
+    sides: tuple[str, Any, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def holds(self) -> bool:

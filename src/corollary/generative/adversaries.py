@@ -1,4 +1,4 @@
-"""The two networks of an adversarial game: one makes samples of noise, the other scores samples.
+"""The two networks of a GAN: a generator, which makes samples of noise, and a critic (discriminator), which scores them.
 
 Sizes follow the shape of a sample: perceptrons for rows, convolutions for images. A label is appended to the noise as
 indicators; the critic adds to its score the product of its features with a vector of the label (a projection).

@@ -1,4 +1,4 @@
-"""What generative models share: tables or images, labels to condition on, a scaling that keeps densities honest.
+"""Base of the generative models: tables or images, conditioning on labels, scaling with its change of the log-density.
 
 A model here learns from a table or from images, whichever it is given; with ``conditional=True`` also from labels. It works
 on scaled, dequantised data (:mod:`corollary.generative.scaling`), and what it says and draws is about the data as given.

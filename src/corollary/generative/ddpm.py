@@ -308,9 +308,8 @@ class DDPM(Density, GenerativeModel):
     def _target(self, x0: Tensor, epsilon: Tensor, kept: Tensor) -> Tensor:
         if self.prediction == "epsilon":
             return epsilon
-        return (
-            x0 if self.prediction == "x0" else noisy(epsilon, -x0, kept)
-        )  # eq. 2 is eq. 1 of other variables
+        # eq. 2 is eq. 1 of other variables
+        return x0 if self.prediction == "x0" else noisy(epsilon, -x0, kept)
 
     # --- drawing -----------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class FlowModule(nn.Module):
 
 
 class Flow(Transformer, ExactDensity, GenerativeModel):
-    """Learn an exact density of a table or of images by an invertible network.
+    """Learn an exact density of a table or of images by a normalising flow, an invertible network.
 
     Use it where a density is needed that can be evaluated, and drawn from, exactly.
 
@@ -257,9 +257,8 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         if images:
             return n_layers, (32 if self.n_samples_ < 20_000 else 64,)
         width = 64 if self.n_samples_ < 2_000 else 128 if self.n_samples_ < 20_000 else 256
-        units = (
-            4 if self.kind == "autoregressive" else 1
-        )  # for each coordinate: every one has some of its own
+        # an autoregressive network has hidden units of its own for every coordinate
+        units = 4 if self.kind == "autoregressive" else 1
         return n_layers, (min(1024, max(width, units * self.n_features_in_)),) * 2
 
     def _row_layers(self) -> list[nn.Module]:

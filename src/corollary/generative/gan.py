@@ -83,7 +83,7 @@ def slope_penalty(score: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 class GAN(GenerativeModel):
-    """Learn to draw samples like a table's rows or like images, by a game of two networks.
+    """Learn to draw samples like a table's rows or like images, by a generator trained against a critic.
 
     Use it where samples must be drawn fast, in one pass; it has no density, and may leave out parts of the data, which
     ``history_`` shows.

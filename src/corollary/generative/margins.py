@@ -1,4 +1,4 @@
-r"""Columns on a grid, each brought to normal shape by its own histogram.
+r"""Marginal transforms: columns of discrete values brought to normal shape by their histograms.
 
 A level that occurs :math:`c_l` times in :math:`n` rows gets the share :math:`(c_l + k q_l) / (n + k)` (3), where :math:`k` is the
 number of different levels in the column and :math:`q` the mean of an even share and of the same estimate for blocks of 16 levels,

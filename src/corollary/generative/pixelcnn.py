@@ -1,4 +1,4 @@
-r"""PixelCNN: an exact probability of images, pixel after pixel.
+r"""PixelCNN: an autoregressive model of images, with an exact likelihood.
 
 With the grey levels of all channels of all pixels in the order of reading,
 
@@ -76,7 +76,7 @@ def levels_in(X: np.ndarray) -> int:
 
 
 class PixelCNN(ExactDensity, GenerativeModel):
-    """Learn an exact probability of images, pixel after pixel, and draw or complete images by it.
+    """Train an autoregressive model of images, pixel after pixel, with an exact likelihood; draw and complete images by it.
 
     Use it where the likelihood of images counts, or images are to be completed; drawing takes a step for every pixel.
 

@@ -106,7 +106,7 @@ def score_loss(network: Any, x0: Tensor, sigma: Tensor, label: Tensor | None, ma
 
 
 class ScoreModel(ExactDensity, GenerativeModel):
-    """Learn the gradient of the log-density of a table or of images at every noise level; draw and score by it.
+    """Train a score-based diffusion model of a table or of images: the gradient of the log-density at every noise level.
 
     Use it where the score itself is wanted (``score_field``), or samples and likelihoods of one model.
 

@@ -172,7 +172,7 @@ def importance_log_prob(module: VAEModule, x: Tensor, noise: Tensor) -> Tensor:
 
 
 class VAE(Transformer, Density, GenerativeModel):
-    """Learn a latent-variable model of data, with an encoder, a decoder and a bound on the likelihood.
+    """Train a variational autoencoder: an encoder, a decoder and a lower bound on the likelihood (ELBO).
 
     Use it to compress, to sample new data, and to see a data set as a map of codes.
 
@@ -199,7 +199,7 @@ class VAE(Transformer, Density, GenerativeModel):
     importance_samples : int, default=64
         Draws per row for ``score_samples``. More tighten the bound.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for weights, order of samples, and draws.
 

@@ -1,4 +1,4 @@
-"""Classes by infinitely wide networks, as in :mod:`corollary.kernels.base`."""
+"""Classification with infinitely wide networks, as in :mod:`corollary.kernels.base`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _WideClassifier(Classifier, Wide):
 
 
 class NNGPClassifier(_WideClassifier):
-    """Classify with the covariance of an infinitely wide random network, by regression on indicators of the classes.
+    """Classify with the Gaussian process of an infinitely wide random network (NNGP), by regression on one-hot targets.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class NNGPClassifier(_WideClassifier):
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
     weight_std : float, default=sqrt(2)
-        Spread of the weights times the root of the fan-in; more varies faster.
+        Standard deviation of the weights times the root of the fan-in; more varies faster.
     bias_std : float, default=0.1
-        Spread of the biases.
+        Standard deviation of the biases.
     residual : bool, default=False
         Whether each hidden layer after the first adds to its input.
     kernel_size : int, optional
@@ -119,7 +119,7 @@ class NNGPClassifier(_WideClassifier):
 
 
 class NTKClassifier(_WideClassifier):
-    """Classify with the tangent kernel: an infinitely wide network trained on indicators of the classes by gradient flow.
+    """Classify with the neural tangent kernel: an infinitely wide network trained on one-hot targets by gradient flow.
 
     Parameters
     ----------
@@ -128,9 +128,9 @@ class NTKClassifier(_WideClassifier):
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
     weight_std : float, default=sqrt(2)
-        Spread of the weights times the root of the fan-in; more varies faster.
+        Standard deviation of the weights times the root of the fan-in; more varies faster.
     bias_std : float, default=0.1
-        Spread of the biases.
+        Standard deviation of the biases.
     residual : bool, default=False
         Whether each hidden layer after the first adds to its input.
     kernel_size : int, optional

@@ -89,7 +89,7 @@ class _WideRegressor(Regressor, Wide):
 
 
 class NNGP(_WideRegressor):
-    """Gaussian process regression with the covariance of an infinitely wide random network.
+    """Gaussian process regression with the kernel (NNGP) of an infinitely wide random network.
 
     The prediction of Bayesian inference over all weights of the network, with its uncertainty, in closed form. Bring the
     inputs to about unit size: rows of mean square 1 are what the default spreads suit.
@@ -101,9 +101,9 @@ class NNGP(_WideRegressor):
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
     weight_std : float, default=sqrt(2)
-        Spread of the weights times the root of the fan-in; more varies faster.
+        Standard deviation of the weights times the root of the fan-in; more varies faster.
     bias_std : float, default=0.1
-        Spread of the biases; more makes functions more constant near zero.
+        Standard deviation of the biases; more makes functions more constant near zero.
     residual : bool, default=False
         Whether each hidden layer after the first adds to its input.
     kernel_size : int, optional
@@ -261,7 +261,7 @@ class NNGP(_WideRegressor):
 
 
 class NTKRegressor(_WideRegressor):
-    """Kernel regression with the tangent kernel: an infinitely wide network trained to the end by gradient flow.
+    """Regression with the neural tangent kernel: an infinitely wide network trained to convergence by gradient flow.
 
     Bring the inputs to about unit size: rows of mean square 1 are what the default spreads suit.
 
@@ -272,9 +272,9 @@ class NTKRegressor(_WideRegressor):
     activation : str, default="relu"
         "relu", "leaky", "erf" or "identity" in closed form; "gelu", "silu", "tanh", "sigmoid", "softplus", "elu" by quadrature.
     weight_std : float, default=sqrt(2)
-        Spread of the weights times the root of the fan-in; more varies faster.
+        Standard deviation of the weights times the root of the fan-in; more varies faster.
     bias_std : float, default=0.1
-        Spread of the biases; more makes functions more constant near zero.
+        Standard deviation of the biases; more makes functions more constant near zero.
     residual : bool, default=False
         Whether each hidden layer after the first adds to its input.
     kernel_size : int, optional

@@ -1,4 +1,4 @@
-r"""Beam search in a decoder: the most probable continuation, as far as k beginnings at a time can see.
+r"""Beam search in a decoder: the most probable continuation among the k best beginnings.
 
 A beginning of n new tokens :math:`y` after a prompt x is worth :math:`\sum_t \log p(y_t \mid x, y_{<t})`; the k best go on. One
 that has ended, or has the length that was asked for, competes by

@@ -1,4 +1,4 @@
-r"""BERT: texts understood from both sides.
+r"""BERT: a bidirectional transformer encoder, pre-trained by masked language modelling.
 
 The network of :mod:`corollary.language.encoder` learns the two tasks of :mod:`corollary.language.pretraining` from
 documents. What it has learned is then used: as features, to fill gaps, or fine-tuned with a head of its own.
@@ -38,30 +38,30 @@ SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class BERT(Transformer, BaseBERT):
-    """Learn to understand texts from texts alone.
+    """Pre-train a bidirectional transformer encoder on texts, by masked language modelling and next-sentence prediction.
 
     ``fit`` pre-trains on documents; ``transform`` gives a vector for each text; ``fill`` guesses masked words;
-    ``fine_tune`` gives it a head for a task; ``from_transformers`` takes weights that others have trained. A pair of
+    ``fine_tune`` gives it a head for a task; ``from_transformers`` loads pre-trained weights. A pair of
     sentences is one text with ``[SEP]`` between them.
 
     Parameters
     ----------
     n_layers : int, default=2
-        Depth. The published sizes are 12 and 24.
+        Number of transformer layers. More learn more, and need more texts. The published sizes are 12 and 24.
     width : int, default=128
-        Width; a multiple of ``n_heads``. The published sizes are 768 and 1024.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square. The published sizes are 768 and 1024.
     n_heads : int, default=4
-        Attentions side by side. The published sizes are 12 and 16.
+        Attention heads of each layer. The published sizes are 12 and 16.
     inner_width : int, optional
-        Width of the layers between, four times the width by default.
+        Hidden width of the feed-forward layers, four times the width by default.
     max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
-        The most pieces of words that are told apart.
+        The most pieces of words in the vocabulary.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, sentence pairs, masks, order of samples and dropout.
 

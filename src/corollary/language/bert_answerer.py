@@ -1,4 +1,4 @@
-r"""The part of a passage that answers a question, from BERT's states, from scratch or from what a BERT has learned.
+r"""Extractive question answering with BERT, from scratch or fine-tuned: the span of a passage that answers a question.
 
 ``[CLS] question [SEP] passage [SEP]`` is read, and every token has two outputs, :math:`a_t` and :math:`b_t` (eq. 1 of
 :mod:`corollary.language.bert_heads`): the answer begins at s and ends at e with
@@ -56,7 +56,7 @@ def best_span(logits: Tensor, allowed: Tensor) -> Tensor:
 
 
 class BERTAnswerer(BaseHead):
-    """Answer questions by a part of a passage with a BERT.
+    """Answer questions by a span of a passage (extractive question answering) with a BERT.
 
     From scratch, or by ``BERT.fine_tune(X, y, task="answering")``. X has pairs (question, passage), or both as one string with
     ``[SEP]`` between them; y has the answers: strings that stand in the passage, of which the first place counts, or pairs
@@ -65,21 +65,21 @@ class BERTAnswerer(BaseHead):
     Parameters
     ----------
     n_layers : int, default=2
-        Depth.
+        Number of transformer layers. More learn more, and need more texts.
     width : int, default=128
-        Width; a multiple of ``n_heads``.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square.
     n_heads : int, default=4
-        Attentions side by side.
+        Attention heads of each layer.
     inner_width : int, optional
-        Width of the layers between, four times the width by default.
+        Hidden width of the feed-forward layers, four times the width by default.
     max_length : int, default=128
         The most tokens that are read, question and passage together; longer passages are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
-        The most pieces of words that are told apart.
+        The most pieces of words in the vocabulary.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

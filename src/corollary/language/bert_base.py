@@ -1,4 +1,4 @@
-"""What BERT's pre-training and its fine-tuning share: sizes, subwords, reading."""
+"""Base of BERT and of its fine-tuned models: architecture, WordPiece tokenizer, evaluation of texts in batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS = 8192  # padded tokens read at a time where no gradient is needed
 
 
 class BaseBERT(KeepsTokenizer, GradientTrained):
-    """What pre-training and fine-tuning share: sizes, subwords, reading."""
+    """Base of BERT and of its fine-tuned models: architecture, tokenizer, evaluation."""
 
     input = "text"
     _restore = WordPieces.restore

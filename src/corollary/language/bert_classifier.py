@@ -1,4 +1,4 @@
-r"""Classes or numbers of texts, from BERT's first state, from scratch or from what a BERT has learned.
+r"""Text classification and regression with BERT, from scratch or fine-tuned: a linear head on the first state.
 
 With the output z of eq. 1 of :mod:`corollary.language.bert_heads`, a class has :math:`p(y \mid x) = \mathrm{softmax}(z)_y` (1),
 and a number is :math:`\mu + \sigma z` (2) with mean and deviation of the training targets. From scratch, the linear scores of
@@ -34,26 +34,26 @@ class BERTClassifier(ScoresPhrases, GradientClassifier, BaseHead):
     Parameters
     ----------
     n_layers : int, default=2
-        Depth.
+        Number of transformer layers. More learn more, and need more texts.
     width : int, default=128
-        Width; a multiple of ``n_heads``.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square.
     n_heads : int, default=4
-        Attentions side by side.
+        Attention heads of each layer.
     inner_width : int, optional
-        Width of the layers between, four times the width by default.
+        Hidden width of the feed-forward layers, four times the width by default.
     max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
-        The most pieces of words that are told apart.
+        The most pieces of words in the vocabulary.
     ngrams : int, default=2
         Longest phrase, in words, that is also counted and scored linearly, in the whole text; 0 leaves the linear part out.
         A model that starts from what a BERT has learned has none.
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -179,26 +179,26 @@ class BERTRegressor(GradientRegressor, BaseHead):
     Parameters
     ----------
     n_layers : int, default=2
-        Depth.
+        Number of transformer layers. More learn more, and need more texts.
     width : int, default=128
-        Width; a multiple of ``n_heads``.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square.
     n_heads : int, default=4
-        Attentions side by side.
+        Attention heads of each layer.
     inner_width : int, optional
-        Width of the layers between, four times the width by default.
+        Hidden width of the feed-forward layers, four times the width by default.
     max_length : int, default=128
         The most tokens that are read; longer texts are cut.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
-        The most pieces of words that are told apart.
+        The most pieces of words in the vocabulary.
     loss : {"squared", "absolute", "huber", "quantile", "poisson"}, default="squared"
         What is minimised. "absolute" gives medians, "quantile" the quantile named below, "poisson" the rate of counts;
         "absolute" and "huber" mind outliers less.
     quantile : float, default=0.5
         Level of the "quantile" loss.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -1,4 +1,4 @@
-r"""What the models share that are BERT with a head: a linear map of what it has read.
+r"""BERT with a task head, the base of classifiers, regressors, taggers and answerers: a linear map of its states.
 
 A head reads the whole text from the pooled first state, or every token from its own state,
 

@@ -1,4 +1,4 @@
-r"""A label for every word of a text, from BERT's states, from scratch or from what a BERT has learned.
+r"""Token classification (tagging) with BERT, from scratch or fine-tuned: a label for every word of a text.
 
 A word may be several pieces; its first piece carries its label. With the outputs of eq. 1 of
 :mod:`corollary.language.bert_heads`, :math:`p(y_w \mid x) = \mathrm{softmax}(z_{t(w)})_{y_w}` (1), where
@@ -36,31 +36,31 @@ def windows(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
 
 
 class BERTTagger(GradientTagger, BaseHead):
-    """Label every word of texts with a BERT: parts of speech, names.
+    """Label every word of texts with a BERT: part-of-speech tags, named entities.
 
     From scratch, or by ``BERT.fine_tune(X, y, task="tagging")``. A text is a list of words, y has one list of labels for
-    each; both may also be strings, parted at blanks.
+    each; both may also be strings, split at white space.
 
     Parameters
     ----------
     n_layers : int, default=2
-        Depth.
+        Number of transformer layers. More learn more, and need more texts.
     width : int, default=128
-        Width; a multiple of ``n_heads``.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square.
     n_heads : int, default=4
-        Attentions side by side.
+        Attention heads of each layer.
     inner_width : int, optional
-        Width of the layers between, four times the width by default.
+        Hidden width of the feed-forward layers, four times the width by default.
     max_length : int, default=128
         The most tokens that are read at a time; longer texts are read in parts.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     vocabulary_size : int, default=8000
-        The most pieces of words that are told apart.
+        The most pieces of words in the vocabulary.
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

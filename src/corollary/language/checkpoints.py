@@ -1,4 +1,4 @@
-"""What GPT-2 and BERT are called in the package transformers, and what their files may leave out."""
+"""Weights and tokenizers of GPT-2 and BERT in the layout of the package transformers, by our names."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Decoder(nn.Module):
     width, n_layers, n_heads : int
         Width, depth and heads; the width is a multiple of the heads.
     inner_width : int, optional
-        Width of the layer between; four times the width by default.
+        Hidden width of the feed-forward layers; four times the width by default.
     dropout : float, default=0.0
         Dropout of embeddings, attention and residuals.
     activation : str, default="gelu_tanh"

@@ -1,4 +1,4 @@
-"""One more token through a small decoder, as one compiled loop over its weights.
+"""Fast generation with a small decoder: one token a call, as one compiled loop over its weights.
 
 For a batch of one, a small transformer spends most of its time between its operations. Here a row goes
 through all layers without leaving the cache of the processor.
@@ -59,9 +59,8 @@ def _activate(kind, u):
     one = np.float32(1)
     for k in range(u.size):
         z = u[k]
-        if (
-            kind == 0
-        ):  # gelu with tanh: 0.5 (1 + tanh(y)) = 1 / (1 + exp(-2 y)), y = sqrt(2 / pi) (z + 0.044715 z^3)
+        # gelu with tanh: 0.5 (1 + tanh(y)) = 1 / (1 + exp(-2 y)), y = sqrt(2 / pi) (z + 0.044715 z^3)
+        if kind == 0:
             u[k] = z / (
                 one + np.exp(np.float32(-1.5957691216057308) * (z + np.float32(0.044715) * z * z * z))
             )

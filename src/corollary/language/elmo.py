@@ -1,4 +1,4 @@
-r"""ELMo: words in context, from two language models.
+r"""ELMo: contextual word embeddings from a forward and a backward language model.
 
 A word is read from its characters by convolutions of several widths, :math:`x_k = \mathrm{cnn}(c_k)`. LSTMs read the
 words forwards and, apart from them, backwards; both are trained to say the next word on their way,
@@ -136,7 +136,7 @@ class ELMoNetwork(nn.Module):
 
 
 class ELMo(Transformer, GradientTrained):
-    """Learn vectors of words in their context, from texts.
+    """Learn contextual word embeddings from texts, by a forward and a backward language model over characters.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class ELMo(Transformer, GradientTrained):
     max_length : int, default=200
         How many words of a text are read.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

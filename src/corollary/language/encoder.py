@@ -1,4 +1,4 @@
-r"""The bidirectional encoder, in the layout of BERT, with its two first tasks.
+r"""The bidirectional transformer encoder, in the layout of BERT, with the heads of its pre-training tasks.
 
 A token, its place and its sentence are embedded, :math:`H^0 = \mathrm{norm}(E_x + P_t + S_s)`; every block computes
 

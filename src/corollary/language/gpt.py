@@ -1,4 +1,4 @@
-r"""The generative pre-trained transformer.
+r"""GPT, the generative pre-trained transformer: a causal language model.
 
 A text :math:`x_1, \dots, x_n` is opened and closed by an end token, :math:`x_0 = x_{n+1} = \mathrm{end}`, and its
 probability is that of one token after the other,
@@ -126,9 +126,9 @@ def next_tokens(module: nn.Module, windows: Tensor) -> Tensor:
 
 
 class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, GradientTrained):
-    """Learn to write like the texts given, one token after the other.
+    """Train a causal language model on texts (a decoder-only transformer), and continue prompts.
 
-    ``fit`` begins anew; ``from_transformers`` takes weights that others have trained, and ``fine_tune`` goes on from there.
+    ``fit`` trains from scratch; ``from_transformers`` loads pre-trained weights, and ``fine_tune`` goes on from there.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""The two tasks that BERT learns from texts alone: guess hidden tokens, and tell what follows what.
+r"""BERT's pre-training tasks: masked language modelling and next-sentence prediction.
 
 Two sentences a and b are read as ``[CLS] a [SEP] b [SEP]``; half of the time b follows a in its document. Of the 15 % of
 tokens :math:`\mathcal M` that are to be guessed, 80 % are replaced by a mask, 10 % by a random token, and 10 % are left as

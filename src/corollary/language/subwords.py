@@ -1,4 +1,4 @@
-"""Subwords as BERT has them: pieces of words, with symbols to open, part, fill and hide."""
+"""BERT's WordPiece tokenizer: pieces of words, and the special tokens [CLS], [SEP], [PAD] and [MASK]."""
 
 from __future__ import annotations
 

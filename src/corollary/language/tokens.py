@@ -1,4 +1,4 @@
-"""Texts as integers and back.
+"""Tokenizers: texts to integers and back, by characters or byte-pair encoding.
 
 A tokenizer has ``encode`` (string to array), ``decode`` (integers to string), ``size``, ``end`` (the
 token that stands between documents, which opens and closes each) and ``dump``, a string from which

@@ -163,18 +163,18 @@ class TransformerNetwork(nn.Module):
 
 
 class Transformer(BaseTranslator):
-    """Turn texts into texts by attention alone.
+    """Translate texts into texts by an encoder-decoder transformer.
 
     Parameters
     ----------
     n_layers : int, default=2
         Depth of encoder and decoder each. The published base size is 6.
     width : int, default=128
-        Width; a multiple of ``n_heads``. The base size is 512.
+        Width of the token states, a multiple of ``n_heads``; cost grows with its square. The base size is 512.
     n_heads : int, default=4
-        Attentions side by side. The base size is 8.
+        Attention heads of each layer. The base size is 8.
     inner_width : int, default=256
-        Width of the layers between. The base size is 2048.
+        Hidden width of the feed-forward layers. The base size is 2048.
     dropout : float, default=0.1
         Share of activations dropped at random while training; more regularises more.
     unit : {"character", "word"}, default="character"
@@ -188,7 +188,7 @@ class Transformer(BaseTranslator):
     max_length : int, default=200
         The most symbols read and written.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -1,4 +1,4 @@
-r"""Autoencoders: a code from which the data can be rebuilt.
+r"""Autoencoders: a short code from which the data can be reconstructed.
 
 .. math:: z = f(x), \qquad \hat x = g(z), \qquad \min\; \tfrac12 \operatorname{E} \lVert x - g(f(x)) \rVert^2. \tag{1}
 
@@ -130,19 +130,19 @@ class _BaseAutoencoder(Transformer, ClassNamePrefixFeaturesOutMixin, GradientTra
 
 
 class LinearAutoencoder(_BaseAutoencoder):
-    """Find the principal subspace by gradient descent on two matrices.
+    """Train a linear autoencoder: the principal subspace by gradient descent on encoder and decoder matrices.
 
     For the components themselves use :class:`~corollary.linear.pca.PCA`; this shows that, and how fast, descent on
-    the rebuilding error gets there.
+    the reconstruction error gets there.
 
     Parameters
     ----------
     latent : int, default=2
-        Length of the code; longer rebuilds better.
+        Length of the code; longer reconstructs better.
     tied : bool, default=False
         Whether the decoder is the encoder transposed.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights and the order of samples.
 
@@ -206,12 +206,12 @@ class LinearAutoencoder(_BaseAutoencoder):
 
 
 class Autoencoder(_BaseAutoencoder):
-    """Compress rows to a short code by a network, and rebuild them.
+    """Train an autoencoder: a network that compresses rows to a short code and reconstructs them, also from noisy rows.
 
     Parameters
     ----------
     latent : int, default=2
-        Length of the code; longer rebuilds better.
+        Length of the code; longer reconstructs better.
     hidden_layer_sizes : sequence of int, default=(128,)
         Widths of the encoder's hidden layers; the decoder has them in reverse. Wider fit more.
     activation : str, default="gelu"
@@ -219,7 +219,7 @@ class Autoencoder(_BaseAutoencoder):
     noise : float, default=0.0
         Standard deviation of noise on the scaled input while training (a denoising autoencoder).
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, the order of samples and noise.
 

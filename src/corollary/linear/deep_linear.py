@@ -126,7 +126,7 @@ class Descent(Iteration):
 
 
 class DeepLinearNetwork(Regressor, Estimator):
-    r"""Learn a linear map as a product of several, and watch its modes.
+    r"""Train a deep linear network, and record how fast each singular mode of the map is learned.
 
     Parameters
     ----------

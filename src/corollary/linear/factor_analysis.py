@@ -105,7 +105,7 @@ class Alternation(Iteration):
 
 
 class FactorAnalysis(Transformer, Density, Generator, ClassNamePrefixFeaturesOutMixin, Estimator):
-    r"""Explain covariances by a few factors and every variable's own noise.
+    r"""Fit factor analysis: covariances by a few latent factors, and a noise variance for every feature.
 
     A drop-in for scikit-learn's, which also samples and gives the posterior covariance.
 

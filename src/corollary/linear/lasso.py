@@ -419,7 +419,7 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
 
 
 class Lasso(Regressor, Estimator):
-    """Fit a linear function by least squares with few weights that are not zero.
+    """Fit a linear function by least squares with an L1 penalty, which sets many weights to exactly zero.
 
     Parameters
     ----------

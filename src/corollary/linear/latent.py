@@ -1,4 +1,4 @@
-r"""A linear-Gaussian latent model of data with holes: its posterior, its density, its EM.
+r"""The linear-Gaussian latent-variable model with missing values: posterior, density and EM.
 
 Of the row :math:`x = \mu + W z + \varepsilon`, :math:`z \sim \mathcal N(0, I_q)`,
 :math:`\varepsilon \sim \mathcal N(0, \sigma^2 I_d)`, only the entries :math:`O` are seen. With

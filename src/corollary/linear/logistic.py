@@ -246,7 +246,7 @@ class _Linear(Classifier, Estimator):
 
 
 class LogisticRegression(_Linear):
-    """Classify rows by a linear score and its logistic probability.
+    """Classify rows by logistic regression with an L2 penalty.
 
     Two classes have one score; more have one each, as in :class:`SoftmaxRegression`.
 
@@ -364,7 +364,7 @@ class LogisticRegression(_Linear):
 
 
 class SoftmaxRegression(_Linear):
-    """Classify rows by linear scores and their softmax; the over-parameterised form.
+    """Classify rows by softmax (multinomial logistic) regression, with a weight vector for every class.
 
     Parameters
     ----------

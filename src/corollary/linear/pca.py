@@ -51,7 +51,7 @@ SPARSE = ("auto", "arpack", "covariance_eigh", "krylov", "power", "gradient")
 
 
 class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
-    """Reduce the dimension linearly, keeping the most variance.
+    """Reduce the dimension by principal component analysis: the linear projection that keeps the most variance.
 
     A drop-in for scikit-learn's, with more solvers, missing values, and batches. Without
     missing values and with ``svd_solver="auto"`` the choice of solver is scikit-learn's.
@@ -94,7 +94,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
     singular_values_ : ndarray of shape (n_components_,)
         Of the centred data.
     mean_ : ndarray of shape (n_features_in_,)
-        Of each feature.
+        Mean of each feature.
     n_components_, n_samples_ : int
         How many axes, fitted on how many rows.
     noise_variance_ : float

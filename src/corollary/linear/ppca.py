@@ -56,9 +56,9 @@ def closed_form(X: Any, q: int, seed: int = 0) -> latent.Latent:
 
 
 class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesOutMixin, Estimator):
-    r"""Fit the Gaussian latent model whose axes are the principal components.
+    r"""Fit probabilistic PCA: the Gaussian latent-variable model whose axes are the principal components.
 
-    Use it for a density, a posterior over the components, samples, or data with holes.
+    Use it for a density, a posterior over the components, samples, or data with missing values.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class ProbabilisticPCA(Transformer, Density, Generator, ClassNamePrefixFeaturesO
     mean_ : ndarray of shape (n_features_in_,)
         The mean.
     noise_variance_ : float
-        sigma².
+        The noise variance sigma² of every feature.
     n_iter_ : int
         Sweeps.
 

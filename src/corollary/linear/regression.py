@@ -1,4 +1,4 @@
-r"""Least squares, plain and with a bound on the weights.
+r"""Linear regression by least squares: plain, with a bound on the norm of the weights, and ridge regression.
 
 With centred data the minimiser of :math:`\frac12 \lVert y - X w \rVert^2 + \frac\alpha2 \lVert w \rVert^2` solves
 
@@ -210,7 +210,7 @@ class LinearRegression(_Linear):
 
 
 class Ridge(_Linear):
-    r"""Ridge regression: a linear function by least squares, with a penalty on the squared length of its weights.
+    r"""Fit a linear function by least squares with an L2 penalty on the weights (ridge regression).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""A mixture with as many components as the data ask for.
+r"""The Dirichlet process mixture: the number of components is learned.
 
 A Dirichlet process with concentration :math:`\alpha` gives every sample a parameter, and many samples the same one. With
 the process integrated out, samples are seated one after the other like the customers of a Chinese restaurant, at a table
@@ -194,7 +194,7 @@ def _scale_columns(model: Any) -> int:
 
 
 class DirichletProcessMixture(BaseMixture, Estimator):
-    """Fit a mixture whose number of components is learned, by Gibbs sampling in a Chinese restaurant.
+    """Fit a mixture whose number of components is learned, by Gibbs sampling (Chinese restaurant process).
 
     Use it where the number of groups is not known. Of all sweeps the most probable seating is kept: labels, weights and
     densities are those of that one sample. What every sweep had (components, concentration) is in ``history_``.
@@ -222,7 +222,7 @@ class DirichletProcessMixture(BaseMixture, Estimator):
         The other families: pseudo-counts of each symbol, or shape of the prior of the rates; more makes components
         more alike.
     split_merge : int, default=5
-        Attempts per sweep to split or merge components; they free a sampler that is stuck. 0 is plain Gibbs sampling.
+        Split and merge proposals (Metropolis-Hastings) per sweep; they free a sampler that is stuck. 0 is plain Gibbs sampling.
     max_iter : int, default=100
         Sweeps; more find a more probable seating.
     random_state : int or RandomState, optional

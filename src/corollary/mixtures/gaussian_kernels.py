@@ -25,16 +25,16 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["Sums", "one_blas_thread", "sweep"]
 
 STRIPES = 16
-LEAST = (
-    -80.0
-)  # logarithm of a responsibility that counts as none: smaller ones would be slow subnormal numbers
+# log-responsibilities below this count as zero: subnormal numbers would be slow
+LEAST = -80.0
 ROUND = 1.5 * 2.0**52  # added to a number, it leaves the nearest integer in the lowest bits
 ONE = 1023 << 52  # the bits of 1.0
 LOG2E = 1 / math.log(2)
+# log 2 in two parts: n times the first is exact
 LN2_HIGH, LN2_LOW = (
     0.6931471803691238,
     1.9082149292705877e-10,
-)  # log 2 in two parts: n times the first is exact
+)
 TAYLOR = tuple(1 / math.factorial(i) for i in range(13, -1, -1))  # error below 4e-18 for |t| <= log(2) / 2
 CACHE = 1 << 17  # numbers that a block of features may hold
 

@@ -1,4 +1,4 @@
-r"""Latent features, as many as the data ask for: the Indian buffet process.
+r"""The Indian buffet process: binary latent features, whose number is learned.
 
 Row :math:`i` of the data is a sum of features, plus noise:
 
@@ -218,7 +218,7 @@ class Dining(Iteration):
 
 
 class IndianBuffetProcess(ClassNamePrefixFeaturesOutMixin, Transformer, Generator, Estimator):
-    """Explain rows as sums of latent features, whose number is learned, by Gibbs sampling in an Indian buffet.
+    """Explain rows as sums of latent features, whose number is learned, by Gibbs sampling (Indian buffet process).
 
     Use it where a row has several causes at once, and their number is not known. Of all sweeps the most probable one is
     kept; what every sweep had (components, concentration, noise) is in ``history_``.

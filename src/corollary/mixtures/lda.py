@@ -89,7 +89,7 @@ def variational_bound(
 
 
 class LatentDirichletAllocation(BaseTopics):
-    """Find topics in counts of words.
+    """Find topics in word counts by latent Dirichlet allocation.
 
     A drop-in for scikit-learn's: the same parameters, attributes and, for the same ``random_state``, the
     same topics up to rounding, several times faster. ``inference="cvb0"`` predicts held-out words
@@ -355,7 +355,7 @@ class LatentDirichletAllocation(BaseTopics):
         -------
         self
         """
-        with self._unharmed():
+        with self._rolled_back_on_failure():
             self._validate_params()
             first = not hasattr(self, "components_")
             X = as_documents(self._check(self._read_batch(X, y, first)[0], reset=first))

@@ -221,10 +221,11 @@ def _gibbs_block(
     """Draw the topic of every token of documents ``first`` to ``last`` anew."""
     V, K = nw.shape
     nd = np.zeros(K, np.int64)
+    # topics of the document, and where they stand
     active, place = (
         np.empty(K, np.int64),
         np.empty(K, np.int64),
-    )  # topics of the document, and where they stand
+    )
     cumulative = np.empty(K)
     inv = np.empty(K)
     for k in range(K):

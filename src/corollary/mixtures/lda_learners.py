@@ -279,9 +279,8 @@ def start_topics(X: sparse.csr_matrix, K: int, rng: np.random.Generator) -> np.n
     rows = _directions(X)
     m = max(1, min(NEIGHBOURS, D // K))
     mean = np.asarray(X.mean(axis=0), np.float64).ravel() + 1e-3
-    T = mean[:, None] * rng.gamma(
-        100.0, 0.01, (V, K)
-    )  # so that the same neighbourhood twice makes two topics
+    # noise, so that two topics that start from the same documents can differ
+    T = mean[:, None] * rng.gamma(100.0, 0.01, (V, K))
     T *= MEAN_SHARE * max(X.sum() / D, 1.0) / T.sum(axis=0)
     near = np.zeros(D)  # how near each document is to those drawn: 1 for the neighbours
     for k in range(K):

@@ -106,7 +106,7 @@ def normalised(masses: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
 
 
 class PLSA(BaseTopics):
-    r"""Find topics in counts of words by maximum likelihood.
+    r"""Find topics in word counts by probabilistic latent semantic analysis (maximum likelihood).
 
     The topic model without priors: use it where counts are plenty, and latent Dirichlet
     allocation where documents are short.

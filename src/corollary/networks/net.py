@@ -278,7 +278,7 @@ class NetClassifier(BaseNet, GradientClassifier):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -408,7 +408,7 @@ class NetRegressor(BaseNet, GradientRegressor):
     loss : str, callable or loss class, default="squared"
         One of ``corollary.losses.REGRESSION``, a loss of torch, or any function of (output, target).
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -483,7 +483,7 @@ class Net(Transformer, BaseNet):
     options : dict, optional
         Further arguments of the class or function; ``module__width=8`` sets one of them.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and noise.
 

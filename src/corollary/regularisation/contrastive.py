@@ -87,7 +87,7 @@ class CPCNetwork(nn.Module):
 
 
 class ContrastivePredictiveCoding(Transformer, BaseSequence):
-    """Learn features of sequences, or of images row by row, by telling their future from that of others.
+    """Learn features of sequences, or of images row by row, by telling their future from that of others (a contrastive loss).
 
     Parameters
     ----------

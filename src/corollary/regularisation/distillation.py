@@ -114,7 +114,7 @@ class _Fitting(Iteration):
 
 
 class Distiller(Classifier, Around):
-    r"""Train a classifier on what another one says of the data.
+    r"""Train a student classifier on the predicted probabilities of a teacher.
 
     A small student reaches more than from the labels alone, and answers faster than its teacher. Samples without labels
     serve too: ``fit(X)`` learns from a fitted teacher alone.

@@ -138,7 +138,7 @@ class _Rounds(Iteration):
 
 
 class SelfTraining(Classifier, Around):
-    """Let a classifier label the samples that have no label, where it is sure, and learn from them.
+    """Semi-supervised classification: pseudo-labels for unlabelled samples where the classifier is confident.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ class _BasePretrainer(Transformer, BaseImageEstimator):
 
 
 class RotationPretrainer(_BasePretrainer):
-    """Learn features of images by telling how they are turned.
+    """Learn features of images by predicting their rotation, without labels.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class RotationPretrainer(_BasePretrainer):
     options : dict, optional
         Further arguments of the net's class.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -236,7 +236,7 @@ class RotationPretrainer(_BasePretrainer):
 
 
 class PatchPretrainer(_BasePretrainer):
-    """Learn features of images by telling how their patches were shuffled.
+    """Learn features of images by predicting how their patches were shuffled (jigsaw), without labels.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class PatchPretrainer(_BasePretrainer):
     options : dict, optional
         Further arguments of the net's class.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout, and for the permutations of larger grids.
 

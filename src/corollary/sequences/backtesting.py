@@ -31,7 +31,7 @@ class Naive(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kind : {"last", "season", "mean"}, default="last"
-        What comes next.
+        Which forecast: the last value, the value one season ago, or the mean.
     horizon : int, default=24
         Steps ahead.
     """

@@ -1,4 +1,4 @@
-r"""Classes of whole sequences.
+r"""Classification of whole sequences by recurrent, convolutional and linear recurrent networks.
 
 A :class:`~corollary.sequences.network.SequenceNetwork` reads a sequence and pools its states to one vector h;
 :math:`p(y \mid x) = \mathrm{softmax}(W h + b)_y` (1), and the mean of :math:`-\log p` is minimised.
@@ -20,7 +20,7 @@ __all__ = ["SequenceClassifier"]
 
 
 class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
-    """Classify sequences of any length.
+    """Classify sequences of any length with a recurrent or convolutional network.
 
     Takes a list of integer sequences ``(t,)``, of vector sequences ``(t, d)``, of strings (read character by
     character) or of lists of words; a character or word that ``fit`` has not seen counts as unknown. Vectors are
@@ -29,7 +29,8 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     Parameters
     ----------
     cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
-        What reads the sequence. Gated cells remember longer than "rnn"; "lru" and "tcn" are faster on long ones.
+        Recurrent cell, or "tcn" for a convolutional network. Gated cells remember longer than "rnn"; "lru" and "tcn" are
+        faster on long sequences.
     width : int, default=64
         Width of the states. Wider remembers more.
     n_layers : int, optional
@@ -50,7 +51,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -65,7 +66,7 @@ class SequenceClassifier(GradientClassifier, BaseSequenceNetwork):
     alphabet_ : str or list of str
         The characters, or words, that were fitted.
     n_layers_ : int
-        Depth that was built.
+        Number of layers.
     n_iter_ : int
         Epochs run.
     history_ : list of dict

@@ -96,7 +96,7 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
     Parameters
     ----------
     cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
-        What reads the series.
+        Recurrent cell, or "tcn" for a convolutional network. Gated cells remember longer than "rnn".
     horizon : int, default=1
         How many steps ``predict`` looks ahead. Errors grow with it, since forecasts are fed back.
     seasonality : int, "auto" or None, default="auto"
@@ -146,7 +146,7 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
     n_features_in_ : int
         Width d of a step.
     n_layers_, width_, max_length_ : int
-        Sizes that were built.
+        Number of layers, width and longest input of the network.
     n_iter_ : int
         Epochs run.
     history_ : list of dict

@@ -1,4 +1,4 @@
-r"""Questions about a memory of facts, answered in several hops.
+r"""The end-to-end memory network: questions answered by several hops of attention over facts.
 
 Every fact is stored twice, as a key :math:`m_i = \sum_w l_w \odot A x_{iw} + T_A(i)` and as a content
 :math:`c_i = \sum_w l_w \odot C x_{iw} + T_C(i)`, sums over its words with position weights :math:`l_w` (1) and a vector
@@ -56,7 +56,7 @@ class MemoryNet(nn.Module):
     width : int
         Width of the memory.
     n_hops : int
-        How often the memory is asked.
+        Number of attention hops over the memory.
     n_facts : int
         The most facts, each age with its own vector; age counts from the latest.
     """
@@ -106,14 +106,14 @@ def _softmax(scores: Tensor, there: Tensor) -> Tensor:
 
 
 class MemoryNetwork(GradientClassifier):
-    r"""Answer questions about facts, by several hops through a memory.
+    r"""Answer questions about facts by several hops of attention over a memory of them.
 
     A sample is one text: a fact per line, and the question on the last line. The answer is a label.
 
     Parameters
     ----------
     n_hops : int, default=2
-        How often the memory is asked: two facts that must be joined need two hops.
+        Attention hops over the memory: two facts that must be joined need two hops.
     width : int, default=32
         Width of the memory. Wider tells more words apart.
     n_facts : int, default=50
@@ -121,7 +121,7 @@ class MemoryNetwork(GradientClassifier):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights and order of samples.
 

@@ -1,4 +1,4 @@
-r"""Sequences made from sequences.
+r"""Sequence-to-sequence models: a recurrent encoder and decoder with attention.
 
 An encoder reads x into states :math:`h^1, \dots, h^s`; a decoder starts from the last of them and says
 :math:`p(y \mid x) = \prod_t p(y^t \mid y^{<t}, x)` (1), by
@@ -52,7 +52,7 @@ class Seq2SeqNetwork(nn.Module):
     n_in, n_out : int
         Sizes of the two vocabularies.
     cell : {"rnn", "lstm", "gru"}
-        What reads and writes.
+        Recurrent cell of encoder and decoder. Gated cells remember longer than "rnn".
     width, embedding_dimension, n_layers : int
         Widths, and depth of both parts.
     attention : bool
@@ -153,18 +153,18 @@ class Seq2SeqNetwork(nn.Module):
 
 
 class Seq2Seq(BaseTranslator):
-    """Turn texts into texts by an encoder and a decoder.
+    """Translate texts into texts by a recurrent encoder and decoder with attention.
 
     Parameters
     ----------
     cell : {"rnn", "lstm", "gru"}, default="gru"
-        What reads and writes.
+        Recurrent cell of encoder and decoder. Gated cells remember longer than "rnn".
     width : int, default=128
         Width of the states. Wider remembers more.
     embedding_dimension : int, default=64
         Width of the symbols' vectors.
     n_layers : int, default=1
-        Depth of both parts.
+        Number of recurrent layers of encoder and decoder each.
     attention : bool, default=True
         Whether the decoder looks back at every state of the encoder, without which long texts suffer.
     dropout : float, default=0.0
@@ -185,7 +185,7 @@ class Seq2Seq(BaseTranslator):
     max_length : int, default=200
         The most symbols read and written.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples, dropout and mixing.
 

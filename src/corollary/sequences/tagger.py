@@ -25,7 +25,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     Parameters
     ----------
     cell : {"rnn", "lstm", "gru", "lru", "tcn"}, default="gru"
-        What reads the sequence.
+        Recurrent cell, or "tcn" for a convolutional network. Gated cells remember longer than "rnn".
     width : int, default=64
         Width of the states. Wider remembers more.
     n_layers : int, optional
@@ -42,7 +42,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -53,7 +53,7 @@ class SequenceTagger(GradientTagger, BaseSequenceNetwork):
     module_ : SequenceNetwork
         The trained network; called with padded sequences and lengths it gives logits for every step.
     n_layers_ : int
-        Depth that was built.
+        Number of layers.
     n_iter_ : int
         Epochs run.
     history_ : list of dict

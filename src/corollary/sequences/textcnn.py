@@ -1,4 +1,4 @@
-r"""Convolutions over words.
+r"""TextCNN: a convolutional network over word vectors, with a linear model of n-grams.
 
 With word vectors :math:`x_1, \dots, x_t` a filter of width w gives
 
@@ -97,7 +97,7 @@ class TextCNNNetwork(nn.Module):
 
 
 class TextCNN(ScoresPhrases, GradientClassifier):
-    """Classify texts by the phrases they hold: counted ones, and those that filters over word vectors find.
+    """Classify texts by a convolutional network over word vectors, on top of a linear model of n-gram counts.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class TextCNN(ScoresPhrases, GradientClassifier):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -243,9 +243,8 @@ class TextCNN(ScoresPhrases, GradientClassifier):
         return (self._ragged(texts),) if scores is None else (self._ragged(texts), scores)
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
-        steps = 2 + int(
-            np.max(self.kernel_sizes)
-        )  # texts that are shorter than the widest filter are given padded
+        # texts that are shorter than the widest filter are given padded
+        steps = 2 + int(np.max(self.kernel_sizes))
         inputs = {"tokens": torch.zeros(2, steps, dtype=torch.int64), "lengths": torch.tensor([steps, 2])}
         free = {"tokens": {0: "n", 1: "steps"}, "lengths": {0: "n"}}
         return self._with_scores(inputs, free)

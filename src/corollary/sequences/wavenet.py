@@ -1,4 +1,4 @@
-r"""WaveNet: every sample of a wave from all before it.
+r"""WaveNet: an autoregressive model of waveforms by dilated causal convolutions.
 
 Amplitudes in [-1, 1] become one of :math:`\mu + 1` levels, finer where the wave is quiet,
 
@@ -148,7 +148,7 @@ class WaveNetwork(nn.Module):
 
 
 class WaveNet(Density, Generator, BaseSequence):
-    """Model waves, or sequences of codes, sample by sample.
+    """Model waveforms, or sequences of integers, autoregressively: every sample given all before it.
 
     Takes a list of waves ``(t,)`` or ``(t, 1)`` of floats in [-1, 1], or of integer sequences.
 
@@ -157,7 +157,7 @@ class WaveNet(Density, Generator, BaseSequence):
     n_layers : int, default=8
         Layers of a cycle; each doubles how far back the model sees.
     n_cycles : int, default=1
-        How often the dilations are gone through. More add depth.
+        Number of stacks, each with all dilations. More add depth.
     width : int, default=32
         Width of the layers.
     skip_width : int, default=64
@@ -167,7 +167,7 @@ class WaveNet(Density, Generator, BaseSequence):
     window : int, default=4096
         Longer waves are trained on in pieces of so many steps.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and what is drawn.
 

@@ -119,7 +119,7 @@ class _BaseDeepSets(BaseSets):
 
 
 class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
-    """Classify sets of any size.
+    """Classify sets of any size with a permutation-invariant network.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -210,7 +210,7 @@ class DeepSetsClassifier(GradientClassifier, _BaseDeepSets):
 
 
 class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
-    """Predict numbers from sets of any size.
+    """Predict numbers from sets of any size with a permutation-invariant network.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class DeepSetsRegressor(GradientRegressor, _BaseDeepSets):
     quantile : float, default=0.5
         Level of the "quantile" loss.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -220,20 +220,20 @@ class _BasePointNet(BaseSets):
 
 
 class PointNet(GradientClassifier, _BasePointNet):
-    """Classify clouds of points.
+    """Classify point clouds.
 
     Parameters
     ----------
     width : int, default=32
         Width of the first layers; the published size is 64. Wider fits finer shapes.
     orthogonality : float, default=1e-3
-        Weight of the regulariser that keeps the turn of the features near a rotation.
+        Weight of the penalty that keeps the learned transform of the features near an orthogonal matrix.
     dropout : float, default=0.3
         Share of activations dropped at random while training; more regularises more.
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -277,20 +277,20 @@ class PointNet(GradientClassifier, _BasePointNet):
 
 
 class PointNetSegmenter(GradientTagger, _BasePointNet):
-    """Label every point of clouds, by the part it belongs to.
+    """Segment point clouds: label every point by the part it belongs to.
 
     Parameters
     ----------
     width : int, default=32
         Width of the first layers; the published size is 64.
     orthogonality : float, default=1e-3
-        Weight of the regulariser that keeps the turn of the features near a rotation.
+        Weight of the penalty that keeps the learned transform of the features near an orthogonal matrix.
     dropout : float, default=0.3
         Share of activations dropped at random while training; more regularises more.
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -248,9 +248,8 @@ def check_order(model: Any, X: Any, y: Any) -> None:
     parts = [X] if alone else list(X)
     orders = [rng.permutation(part.num_nodes if hasattr(part, "edge_index") else len(part)) for part in parts]
     turned = [_turned(part, order) for part, order in zip(parts, orders)]
-    each = (
-        alone or getattr(model, "role", None) == "tagger"
-    )  # one result per element, else one for all of them
+    # one result per element, else one for all of them
+    each = alone or getattr(model, "role", None) == "tagger"
     before, after = outputs(fitted, X), outputs(fitted, turned[0] if alone else turned)
     for name, values in before.items():
         if alone and len(values) != len(orders[0]):  # of the fitted graph, not of each node of this one

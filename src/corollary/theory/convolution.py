@@ -73,7 +73,7 @@ Size = int | Sequence[int]
 
 
 def convolve(f: Any, h: Any, mode: str = "full") -> Any:
-    """Return ``f * h`` straight from the sum of eq. 1, over all axes of ``h``.
+    """Return the convolution ``f * h`` by its definition, the sum of eq. 1, over all axes of ``h``.
 
     Parameters
     ----------

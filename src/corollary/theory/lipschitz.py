@@ -43,11 +43,12 @@ from corollary.validation import as_tensor, to_numpy
 __all__ = ["LipschitzBound", "certified_radius", "jacobian_norm", "operator_norm", "product_bound"]
 
 DENSE = 256  # entries of an input up to which the matrix of a layer is written out
+# where slopes of activations are looked for: their steepest places lie near zero
 GRID = (
     -30.0,
     30.0,
     600_001,
-)  # where slopes of activations are looked for: their steepest places lie near zero
+)
 AFFINE = 1e-9  # relative deviation from additivity, in double precision
 ACTIVATIONS = (
     nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU,

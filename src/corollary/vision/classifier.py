@@ -82,9 +82,8 @@ class BaseImageEstimator(GradientTrained):
     def _training_defaults(self) -> dict[str, Any]:
         family = str(self.net).lower().rstrip("0123456789")
         rate, decay = RATES.get(family, RATE), DECAY.get(family, 0.0)
-        if hasattr(
-            self, "pretrained_"
-        ):  # slowly, so that what was learned is kept; narrow nets take larger steps
+        # slowly, so that what was learned is kept; narrow nets take larger steps
+        if hasattr(self, "pretrained_"):
             rate, decay = min(RATE, 5e-5 * 768 / width_of(self.pretrained_)), 0.0
         views = getattr(self, "augment_", None) or None
         return {
@@ -192,7 +191,7 @@ class ImageClassifier(GradientClassifier, BaseImageEstimator):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -144,7 +144,7 @@ class SegFormer(nn.Module):
     dropout : float, default=0.1
         Share of the mixed maps dropped while training.
     activation : nn.Module or str, optional
-        Of the perceptrons; GELU if not given.
+        Activation of the perceptrons; GELU if not given.
 
     References
     ----------

@@ -64,7 +64,7 @@ class Segmenter(BaseImageEstimator):
     class_weight : dict or "balanced", optional
         Weights of the classes, for every pixel.
     training : Training, optional
-        How to descend.
+        Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
         Seed for initial weights and order of samples.
 

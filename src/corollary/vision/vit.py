@@ -167,9 +167,8 @@ class ViT(ImageNet):
 
     def _draw(self) -> None:
         nn.init.trunc_normal_(self.class_token, std=0.02)
-        nn.init.normal_(
-            self.positions, std=0.5
-        )  # as large as the tokens: else it takes long to tell places apart
+        # as large as the tokens: else it takes long to tell places apart
+        nn.init.normal_(self.positions, std=0.5)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
