@@ -301,3 +301,206 @@ def test_parameters_without_a_gradient_are_named():
 
     with pytest.warns(CorollaryWarning, match=r"2 parameters get no gradient.*: idle\.weight, idle\.bias\."):
         NetClassifier(Idle, training=Training(epochs=1)).fit(X, Y)
+
+
+# --- modules as people write them -------------------------------------------------------------------------
+
+
+def lazy(n_outputs):
+    return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(n_outputs))
+
+
+def test_lazy_layers_learn_their_widths_from_the_data(tmp_path):
+    model = NetClassifier(lazy, training=PLAN, random_state=0).fit(X, Y)
+    again = clone(model).fit(X, Y)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    model.save(tmp_path / "lazy.safetensors")
+    loaded = corollary.load(tmp_path / "lazy.safetensors", module=lazy)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert model.module_[0].in_features == 4
+
+
+def test_batch_normalisation_takes_a_last_batch_of_one_sample():
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    model = NetClassifier(net, training=Training(epochs=2, batch_size=149), random_state=0).fit(X, Y)
+    assert isinstance(model.module_[1], nn.BatchNorm1d) and type(net[1]) is nn.BatchNorm1d
+    assert len(model.history_) == 2
+
+
+class Answers(nn.Module):
+    """A module that says more than its logits, as a dict or a tuple."""
+
+    def __init__(self, n_inputs, n_outputs, form="dict"):
+        super().__init__()
+        self.last, self.form = nn.Linear(n_inputs, n_outputs), form
+
+    def forward(self, x):
+        out = self.last(x)
+        return {"logits": out, "inputs": x} if self.form == "dict" else (out, x)
+
+
+@pytest.mark.parametrize("form", ["dict", "tuple"])
+def test_the_logits_of_a_dict_or_tuple_are_the_output(form):
+    plain = nn.Linear(4, 3)
+    told = Answers(4, 3, form)
+    told.last.load_state_dict(plain.state_dict())
+    expected = NetClassifier(plain, training=PLAN, random_state=0).fit(X, Y).predict_proba(X)
+    found = NetClassifier(told, training=PLAN, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
+    number = NetRegressor(Answers, options={"form": form}, training=PLAN, random_state=0).fit(X, X[:, 0])
+    assert number.score(X, X[:, 0]) > 0.3
+
+
+def test_a_dict_without_logits_is_named():
+    class Other(nn.Linear):
+        def forward(self, x):
+            return {"scores": super().forward(x)}
+
+    with pytest.raises(
+        ValueError, match=r"a dict must have 'logits'; got \['scores'\]. Pass loss= and link="
+    ):
+        NetClassifier(Other(4, 3), training=PLAN).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", nn.HuberLoss(), nn.L1Loss])
+def test_outputs_are_not_spread_over_targets_of_another_width(loss):
+    for y in (X[:, 0], X[:, :1]):
+        with pytest.raises(
+            ValueError, match=r"must fit loss=.* got an output of shape \(8, 2\) \(it has another shape\)"
+        ):
+            NetRegressor(nn.Linear(4, 2), loss=loss, training=PLAN).fit(X, y)
+    own = NetRegressor(nn.Linear(4, 2), loss=lambda z, t: (z - t).abs().mean(1), training=PLAN).fit(
+        X, X[:, :1]
+    )
+    assert own.predict(X).shape == (150, 2)
+
+
+@pytest.mark.parametrize("loss", ["nll", nn.NLLLoss, nn.NLLLoss(weight=torch.ones(3))])
+def test_log_probabilities_take_soft_targets(loss):
+    net, plan = nn.Linear(4, 3), Training(epochs=3, mixup=0.2, label_smoothing=0.1)
+    expected = NetClassifier(net, training=plan, random_state=0).fit(X, Y).predict_proba(X)
+    logs = nn.Sequential(net, nn.LogSoftmax(1))
+    found = NetClassifier(logs, loss=loss, training=plan, random_state=0).fit(X, Y).predict_proba(X)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_another_module_in_place_of_the_fitted_one_is_no_altered_file(tmp_path):
+    NetClassifier(Small, training=PLAN, random_state=0).fit(X, Y).save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="^load: module= must be as it was in the fit; got ") as caught:
+        corollary.load(tmp_path / "m.safetensors", module=nn.Linear(4, 3))
+    assert "altered" not in str(caught.value)
+
+
+ONE_LOGIT = [
+    ("binary", lambda: nn.Linear(4, 1)),
+    (nn.BCELoss, lambda: nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())),
+]
+
+
+@pytest.mark.parametrize("loss, make", ONE_LOGIT)
+def test_one_output_for_two_classes_is_attacked_as_two_logits(loss, make):
+    binary = X[:100], Y[:100]
+    model = NetClassifier(make(), loss=loss, training=PLAN, random_state=0).fit(*binary)
+    scores, _ = model._differentiable()
+    logits = scores(torch.from_numpy(binary[0]).float()).detach()
+    np.testing.assert_allclose(logits.softmax(1), model.predict_proba(binary[0]), atol=1e-6)
+    worse = corollary.pgd(model, *binary, eps=1.0, bounds=(-9, 9), steps=5).adversarial
+    assert model.score(worse, binary[1]) < model.score(*binary)
+
+
+def graph_of(model, tmp_path, x):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model.to_onnx(tmp_path / "m.onnx")
+    return onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"X": x})
+
+
+CASES = [
+    ("cross-entropy", lambda: nn.Linear(4, 2)),
+    ("nll", lambda: nn.Sequential(nn.Linear(4, 2), nn.LogSoftmax(1))),
+    *ONE_LOGIT,
+]
+
+
+@pytest.mark.parametrize("loss, make", CASES)
+def test_a_graph_says_what_the_classifier_says(loss, make, tmp_path):
+    model = NetClassifier(make(), loss=loss, training=PLAN, random_state=0).fit(X[:100], Y[:100])
+    x = X[45:56].astype(np.float32)
+    probabilities, label = graph_of(model, tmp_path, x)
+    np.testing.assert_allclose(probabilities, model.predict_proba(x), atol=1e-6)
+    np.testing.assert_array_equal(model.classes_[label], model.predict(x))
+
+
+def test_graphs_of_regressors_images_tokens_and_objectives(tmp_path):
+    x = X[:7].astype(np.float32)
+    for y in (X[:, 0], X[:, :2]):
+        made = NetRegressor(Small, options={"n_classes": y[0].size}, training=PLAN, random_state=0).fit(X, y)
+        np.testing.assert_allclose(graph_of(made, tmp_path, x)[0], made.predict(x), atol=1e-5)
+    images = np.random.default_rng(0).normal(size=(60, 1, 5, 5)).astype(np.float32)
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.LazyLinear(3))
+    seen = NetClassifier(net, training=PLAN, random_state=0).fit(images, Y[45:105])
+    np.testing.assert_allclose(
+        graph_of(seen, tmp_path, images[:7])[0], seen.predict_proba(images[:7]), atol=1e-5
+    )
+    tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
+    read = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3))
+    reader = NetClassifier(read, training=PLAN, random_state=0).fit(tokens, Y[45:105])
+    np.testing.assert_allclose(
+        graph_of(reader, tmp_path, tokens[:7])[0], reader.predict_proba(tokens[:7]), atol=1e-5
+    )
+    own = Net(**Net._test_params(), random_state=0).fit(X)
+    np.testing.assert_allclose(graph_of(own, tmp_path, x)[0], own.transform(x), atol=1e-5)
+
+
+# --- optimisers that have no name -------------------------------------------------------------------------
+
+
+class Signs(torch.optim.Optimizer):
+    """An optimiser of one's own, without weight decay."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad.sign(), alpha=-group["lr"])
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.RAdam, torch.optim.Adafactor, Signs])
+def test_an_optimiser_may_be_a_class(optimizer, tmp_path):
+    def model(epochs):
+        plan = Training(epochs=epochs, optimizer=optimizer, learning_rate=0.01, weight_decay=0.1)
+        return NetClassifier(instance(), training=plan, random_state=0)
+
+    whole = model(6).fit(X, Y)
+    with Run(tmp_path / "run", checkpoint_every=0):
+        model(3).fit(X, Y)
+    with warnings.catch_warnings(), Run(tmp_path / "run", resume=True):
+        warnings.simplefilter("error")
+        resumed = model(6).fit(X, Y)
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+    whole.save(tmp_path / "m.safetensors")
+    assert corollary.load(tmp_path / "m.safetensors", module=instance()).score(X, Y) == whole.score(X, Y)
+
+
+def test_a_class_of_a_known_name_is_that_optimiser_and_decay_is_never_dropped():
+    def fitted(optimizer, **options):
+        plan = Training(epochs=5, optimizer=optimizer, **options)
+        return NetClassifier(instance(), training=plan, random_state=0).fit(X, Y).predict_proba(X)
+
+    np.testing.assert_array_equal(fitted(torch.optim.Adam), fitted("adam"))
+    np.testing.assert_allclose(
+        fitted(Signs, weight_decay=0.5), fitted("signsgd", weight_decay=0.5), atol=1e-6
+    )
+    assert not np.allclose(fitted(Signs, weight_decay=0.5), fitted(Signs))
+
+
+@pytest.mark.parametrize("optimizer, options, words", [
+    (torch.optim.LBFGS, {}, "step needs no closure; got LBFGS. Or use a name: .*lbfgs"),
+    (nn.Linear, {}, "must be one of torch's kind.*; got Linear"),
+    (torch.optim.RAdam, {"beta": 1}, "optimizer RAdam: no option named 'beta'. Closest: 'betas'"),
+])  # fmt: skip
+def test_classes_that_are_no_optimiser_of_this_kind(optimizer, options, words):
+    with pytest.raises(ValueError, match=words):
+        NetClassifier(instance(), training=Training(optimizer=optimizer, optimizer_options=options)).fit(X, Y)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from corollary.errors import missing, value
 
-__all__ = ["Classes", "Named", "Numbers", "Program", "Several", "write_onnx"]
+__all__ = ["Classes", "Linked", "Named", "Numbers", "Program", "Several", "write_onnx"]
 
 OPSET = 18  # the first with maxima over places
 
@@ -50,6 +50,21 @@ class Classes(nn.Module):
     def forward(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return both."""
         return logits.softmax(self.axis), logits.argmax(self.axis)
+
+
+class Linked(nn.Module):
+    """Outputs to probabilities by a link, and the number of the most probable class."""
+
+    names = ("probabilities", "label")
+
+    def __init__(self, link: Callable[[Any], Tensor]) -> None:
+        super().__init__()
+        self.link = link
+
+    def forward(self, output: Any) -> tuple[Tensor, Tensor]:
+        """Return both."""
+        p = self.link(output)
+        return p, p.argmax(1)
 
 
 class Several(nn.Module):

@@ -111,7 +111,7 @@ class Player:
             groups = [self.matrices, [p for p in self.trained if p.ndim < 2]]
         options = training.options()
         base = options.pop("base") if training.optimizer == "sam" else training.optimizer
-        kind = (optim.NAMES.get(base) or optim.RULES[base])[0]
+        kind, _ = optim.kind_of(base)
         if kind == "Subgradient":  # the engine averages
             options.setdefault("average", False)
         uniform = len({(p.dtype, p.device) for p in self.trained}) == 1

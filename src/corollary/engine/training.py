@@ -6,6 +6,7 @@ All estimators trained by gradients take a :class:`Training`; where a fit runs i
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -69,8 +70,9 @@ class Training(BaseEstimator):  # type: ignore[misc]
     ----------
     epochs : int, optional
         Passes over the data. More fit the training data better, and take longer.
-    optimizer : str, optional
-        One of ``corollary.optim.NAMES``, "adam" unless the estimator says otherwise; or one that looks at the data more
+    optimizer : str or class, optional
+        A class of torch's or one's own that takes parameters and ``lr``, such as ``torch.optim.RAdam``; or by name: one
+        of ``corollary.optim.NAMES``, "adam" unless the estimator says otherwise; or one that looks at the data more
         than once: "svrg", "extragradient", "sam" (sharpness-aware), "newton", "lbfgs"; or "subgradient", whose iterates are
         averaged. "gd", "newton" and "lbfgs" see all the data in each update.
     optimizer_options : dict, optional
@@ -265,6 +267,8 @@ class Training(BaseEstimator):  # type: ignore[misc]
     @property
     def decays_in_optimizer(self) -> bool:
         """Whether the optimiser itself takes weight decay; otherwise it is added to the loss."""
+        if isinstance(self.optimizer, type):
+            return "weight_decay" in inspect.signature(self.optimizer).parameters
         return self.optimizer not in ("lbfgs", "newton")
 
     @property
@@ -298,7 +302,11 @@ class Training(BaseEstimator):  # type: ignore[misc]
         return EarlyStopping("validation_loss", patience=self.patience or 1) if self.early_stopping else None
 
     def _check(self) -> None:
-        if self.optimizer not in NAMES and self.optimizer not in RULES:
+        if (
+            not isinstance(self.optimizer, type)
+            and self.optimizer not in NAMES
+            and self.optimizer not in RULES
+        ):
             raise errors.unknown("Training", "optimizer", str(self.optimizer), [*NAMES, *RULES])
         if self.schedule not in SCHEDULES:
             raise errors.unknown("Training", "schedule", str(self.schedule), SCHEDULES)

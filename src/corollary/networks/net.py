@@ -22,12 +22,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from corollary import errors, losses
 from corollary.base import Data, Transformer, as_tensor
@@ -36,12 +39,20 @@ from corollary.engine.objective import Supervised
 from corollary.engine.random import seeded
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
+from corollary.export import Linked, Named
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
+from corollary.io import FileError
+from corollary.nn.normalisation import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from corollary.shapes import Count, Dtype, Flag, Maybe, Plain
 
 __all__ = ["BaseNet", "Net", "NetClassifier", "NetRegressor"]
 
 TRIAL = 8  # samples on which a module is tried before it is trained
+ALONE: dict[type, type] = {
+    nn.BatchNorm1d: BatchNorm1d,
+    nn.BatchNorm2d: BatchNorm2d,
+    nn.BatchNorm3d: BatchNorm3d,
+}
 SIZES = ("n_inputs", "input_shape", "n_outputs", "n_classes")
 
 
@@ -64,6 +75,15 @@ def build(module: Any, options: dict[str, Any], sizes: dict[str, Any], owner: st
     if not isinstance(made, nn.Module):
         raise errors.kind(owner, "module must return a torch.nn.Module", type(made).__name__)
     return made
+
+
+def takes_one(module: nn.Module) -> nn.Module:
+    """Let torch's batch normalisation take a last batch of one sample, which it refuses while training."""
+    for part in module.modules():
+        alone = ALONE.get(type(part))
+        if alone is not None:
+            part.__class__ = alone
+    return module
 
 
 def reads_integers(module: nn.Module) -> bool:
@@ -90,41 +110,72 @@ CLASSES: dict[str, Any] = {
     "binary": losses.binary_cross_entropy,
     "cross-entropy": losses.cross_entropy,
     "margin": losses.margin,
-    "nll": lambda output, target: F.nll_loss(output, target, reduction="none"),
+    "nll": lambda output, target: log_loss(output, target),
 }
 
 
 def _two(p: Tensor) -> Tensor:
     """Return the probabilities of both classes from that of the second, (n,) or (n, 1) -> (n, 2)."""
-    p = p.reshape(len(p))
+    p = p.flatten()
     return torch.stack([1 - p, p], 1)
+
+
+def log_loss(output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return minus the log-probability of the target, a class or soft, where the output holds log-probabilities."""
+    if not target.is_floating_point():
+        return F.nll_loss(output, target, weight, reduction="none")
+    return -(target * output if weight is None else target * output * weight).sum(1)
 
 
 def unreduced(loss: Any) -> Any:
     """Return a loss that gives one number per sample where it can: torch's own without their mean."""
     loss = loss() if isinstance(loss, type) else loss
+    if type(loss) is nn.NLLLoss and loss.ignore_index < 0:  # torch's takes no soft targets
+        return partial(log_loss, weight=loss.weight)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
         loss = copy.deepcopy(loss)
         loss.reduction = "none"
     return loss
 
 
-class Fitting:
-    """A criterion that says which shapes do not fit, and turns (n, 1) into (n,) where the target is that."""
+def said(output: Any, owner: str) -> Tensor:
+    """Return the tensor that a loss of torch compares: the first of several outputs, or that called "logits"."""
+    if isinstance(output, Mapping):
+        if "logits" not in output:
+            must, do = (
+                "an output that is a dict must have 'logits'",
+                "Pass loss= and link= that take the dict.",
+            )
+            raise errors.value(owner, must, sorted(map(str, output)), do)
+        return output["logits"]  # type: ignore[no-any-return]
+    return output[0] if isinstance(output, tuple | list) else output
 
-    def __init__(self, criterion: Any, name: str, owner: str) -> None:
-        self.criterion, self.name, self.owner = criterion, name, owner
+
+class Fitting:
+    """A criterion that says which shapes do not fit, and turns (n, 1) into (n,) where the target is that.
+
+    A loss of one's own gets the module's output as it is; a known one gets what is ``said``, which ``alike`` wants to
+    have the shape of the target.
+    """
+
+    def __init__(self, criterion: Any, loss: Any, owner: str, alike: bool = False) -> None:
+        self.criterion, self.name, self.owner = criterion, _named(loss), owner
+        self.known = isinstance(loss, str) or _of_torch(loss)
+        self.alike = alike and self.known
 
     def __call__(self, output: Any, target: Tensor) -> Tensor:
         """Return the losses."""
+        output = said(output, self.owner) if self.known else output
         fitted = output
         if isinstance(output, Tensor) and output.shape != target.shape and output.numel() == target.numel():
             fitted = output.reshape(target.shape)
         try:
+            if self.alike and fitted.shape != target.shape:
+                raise ValueError("it has another shape")
             found = self.criterion(fitted, target)
             if isinstance(found, Tensor) and found.ndim and len(found) != len(target):
                 raise ValueError(f"it gives {tuple(found.shape)} losses")
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             must = f"the module's output must fit loss={self.name} and targets of shape {tuple(target.shape)}"
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             got = f"an output of shape {shape} ({str(error).splitlines()[0]})"
@@ -212,7 +263,18 @@ class BaseNet(GradientTrained):
         if self.module is None:
             do = "Pass a torch.nn.Module, its class, or a function that makes one."
             raise errors.value(type(self).__name__, "module must be given", "None", do)
-        return build(self.module, dict(self.options or {}), self._sizes(), type(self).__name__)
+        module = build(self.module, dict(self.options or {}), self._sizes(), type(self).__name__)
+        if any(is_lazy(p) for p in (*module.parameters(), *module.buffers())):
+            self._materialise(module)
+        return takes_one(module)
+
+    def _materialise(self, module: nn.Module) -> None:
+        """Call a module on samples of zeros, so that its lazy layers learn their widths."""
+        dtype = torch.int64 if reads_integers(module) else torch.get_default_dtype()
+        training = module.training
+        with torch.no_grad():
+            module.eval()(torch.zeros(2, *self.input_shape_, dtype=dtype))
+        module.train(training)
 
     def _measure(self, data: Data) -> None:
         self.input_shape_ = [int(size) for size in data.X.shape[1:]]
@@ -244,7 +306,8 @@ class BaseNet(GradientTrained):
                 module.load_state_dict(weights)
             except RuntimeError as error:
                 must, do = "module= must be as it was in the fit", "Give it the same arguments."
-                raise errors.value("load", must, " ".join(str(error).split())[:200], do) from error
+                got = " ".join(str(error).split())[:200]
+                raise FileError(str(errors.value("load", must, got, do))) from error
             self.module_ = module.eval()
             if tuned:
                 self._go_on_tuning()
@@ -255,9 +318,20 @@ class BaseNet(GradientTrained):
         def call(x: Tensor) -> Tensor:
             out = self.module_(x)
             out = out[0] if isinstance(out, tuple) else out
-            return out if link is None else link(out)
+            return said(out, type(self).__name__) if link is None else link(out)
 
         return self._forward(self._typed(X), call, keep=True)
+
+    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
+        dtype = torch.int64 if self.reads_integers_ else torch.float32
+        return {"X": torch.zeros(2, *self.input_shape_, dtype=dtype)}, {"X": {0: "n"}}
+
+    def _graph_call(self) -> Any:
+        def call(x: Tensor) -> Any:
+            out = self.module_(x)
+            return out[0] if isinstance(out, tuple) else out
+
+        return call
 
 
 class NetClassifier(BaseNet, GradientClassifier):
@@ -362,24 +436,31 @@ class NetClassifier(BaseNet, GradientClassifier):
 
     def _aim(self) -> Any:
         criterion = CLASSES[self.loss] if isinstance(self.loss, str) else unreduced(self.loss)
-        fitting = Fitting(criterion, _named(self.loss), type(self).__name__)
+        fitting = Fitting(criterion, self.loss, type(self).__name__)
         return Supervised(_Classes(fitting, len(self.classes_)))
 
     def _predict_proba(self, X: Any) -> np.ndarray:
-        link = self.link or LINKS.get(self._kind() or "cross-entropy")
-        return self._outputs(X, link)
+        return self._outputs(X, self._link())
+
+    def _link(self) -> Any:
+        """Return what makes probabilities of the module's output."""
+        link, owner = LINKS[self._kind() or "cross-entropy"], type(self).__name__
+        return self.link or (lambda output: link(said(output, owner)))
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        return self._graph_call(), Linked(self._link()), {"classes": self.classes_.tolist()}
 
     def _differentiable(self) -> tuple[Any, Any]:
         """Return the map to logits: the module's own outputs, or logarithms of what a link makes of them."""
         call, like = super()._differentiable()
-        link = self.link or (LINKS["probability"] if self._kind() == "probability" else None)
-        if link is None:
-            return call, like
+        kind, owner = self._kind(), type(self).__name__
 
         def scores(x: Tensor) -> Tensor:
-            out = call(x)
-            p = link(out[0] if isinstance(out, tuple) else out)
-            return p.clamp_min(torch.finfo(p.dtype).tiny).log()
+            if self.link is not None or kind == "probability":
+                p = (self.link or self._link())(call(x))
+                return p.clamp_min(torch.finfo(p.dtype).tiny).log()
+            z = said(call(x), owner)
+            return F.pad(z.reshape(-1, 1), (1, 0)) if kind == "binary" else z
 
         return scores, like
 
@@ -462,12 +543,21 @@ class NetRegressor(BaseNet, GradientRegressor):
         owner = type(self).__name__
         named = isinstance(self.loss, str)
         criterion = losses.regression(self.loss, owner) if named else unreduced(self.loss)
-        return Supervised(Fitting(criterion, _named(self.loss), owner))
+        return Supervised(Fitting(criterion, self.loss, owner, alike=True))
 
     def _predict(self, X: Any) -> np.ndarray:
         y = self._outputs(X)
         y = y.reshape(len(y)) if self.target_ndim_ == 1 else y
         return y.astype(X.dtype) if getattr(X, "dtype", None) in (np.float32, np.float64) else y
+
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        call, owner, alone = self._graph_call(), type(self).__name__, self.target_ndim_ == 1
+
+        def predict(x: Tensor) -> Tensor:
+            y = said(call(x), owner)
+            return y.flatten() if alone else y
+
+        return predict, Named("prediction"), {}
 
 
 class Net(Transformer, BaseNet):
@@ -554,10 +644,18 @@ class Net(Transformer, BaseNet):
     def _transform(self, X: Any) -> np.ndarray:
         return self._outputs(X)
 
+    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
+        return self._graph_call(), Named("output"), {}
+
     @property
     def _n_features_out(self) -> int:
         width = self._outputs(np.zeros((1, *self.input_shape_), np.float32)).shape
         return int(width[1]) if len(width) > 1 else 1
+
+
+def _of_torch(loss: Any) -> bool:
+    kind = loss if isinstance(loss, type) else type(loss)
+    return kind.__module__.startswith("torch.nn.")
 
 
 def _named(loss: Any) -> str:

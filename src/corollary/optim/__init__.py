@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from corollary.errors import unknown
+from corollary.errors import unknown, value
 from corollary.optim.schedule import robbins_monro, schedule
 
 _WHERE = {
@@ -70,13 +70,29 @@ RULE_OPTIONS: dict[str, dict[str, Any]] = {
 FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}
 
 
-def create(name: str, params: Iterable[Any] | None = None, **options: Any) -> Any:
+def kind_of(name: str | type) -> tuple[str, dict[str, Any]]:
+    """Return the kind of an optimiser and what its name fixes; a class of neither torch nor ours is a kind of its own."""
+    if isinstance(name, type):
+        import torch
+
+        own = getattr(torch.optim, name.__name__, None) is name
+        needs = inspect.signature(name.step).parameters.get("closure") if hasattr(name, "step") else None
+        if not issubclass(name, torch.optim.Optimizer) or (needs and needs.default is needs.empty):
+            must = "an optimiser's class must be one of torch's kind, whose step needs no closure"
+            raise value("optim.create", must, name.__name__, f"Or use a name: {', '.join(RULES)}.")
+        return name.__name__ if own else f"{name.__module__}.{name.__qualname__}", {}
+    if name not in NAMES and name not in RULES:
+        raise unknown("optim.create", "optimiser", name, [*NAMES, *RULES])
+    return NAMES[name] if name in NAMES else RULES[name]
+
+
+def create(name: str | type, params: Iterable[Any] | None = None, **options: Any) -> Any:
     """Return the optimiser of this name over ``params``, or a factory if none are given.
 
     Parameters
     ----------
-    name : str
-        One of ``NAMES``, or of ``RULES``, whose ``step`` needs a closure.
+    name : str or class
+        One of ``NAMES``, or of ``RULES``, whose ``step`` needs a closure; or a class of torch's kind.
     params : iterable of Tensor or dict, optional
         What is optimised.
     **options
@@ -91,21 +107,20 @@ def create(name: str, params: Iterable[Any] | None = None, **options: Any) -> An
     >>> create("projected", [torch.nn.Parameter(torch.ones(2))], lr=0.1, radius=1.0).set
     'radius'
     """
-    if name not in NAMES and name not in RULES:
-        raise unknown("optim.create", "optimiser", name, [*NAMES, *RULES])
     if name == "projected":
         make = _projected(**options)
         return make if params is None else make(params)
-    kind, fixed = NAMES[name] if name in NAMES else RULES[name]
+    kind, fixed = kind_of(name)
     if kind in FUSED:
         fixed = {"fused": True, **fixed}
-    cls = _class(kind)
-    known = [
-        option for option in inspect.signature(cls.__init__).parameters if option not in ("self", "params")
-    ]
+    cls = name if isinstance(name, type) else _class(kind)
+    given = inspect.signature(cls.__init__).parameters
+    known = [option for option in given if option not in ("self", "params")]
+    free = any(option.kind is option.VAR_KEYWORD for option in given.values())
     for option in options:
-        if option not in known:
-            raise unknown(f"optimizer {name!r}", "option", option, known)
+        if option not in known and not free:
+            shown = repr(name) if isinstance(name, str) else cls.__name__
+            raise unknown(f"optimizer {shown}", "option", option, known)
     make = partial(cls, **{**fixed, **options})
     return make if params is None else make(params)
 
