@@ -76,17 +76,24 @@ class NodesAlone(ClassifierMixin, BaseEstimator):
         """Fit to the features of the training nodes."""
         mask = getattr(graph, "train_mask", None)
         mask = slice(None) if mask is None else np.asarray(mask, dtype=bool)
-        self.model_ = clone(self.model).fit(np.asarray(graph.x)[mask], np.asarray(graph.y)[mask])
+        self.model_ = clone(self.model).fit(_features(graph)[mask], np.asarray(graph.y)[mask])
         self.classes_ = self.model_.classes_
         return self
 
     def predict(self, graph: Any) -> np.ndarray:
         """Return the class of every node."""
-        return self.model_.predict(np.asarray(graph.x))
+        return self.model_.predict(_features(graph))
 
     def predict_proba(self, graph: Any) -> np.ndarray:
         """Return the probabilities of every node."""
-        return self.model_.predict_proba(np.asarray(graph.x))
+        return self.model_.predict_proba(_features(graph))
+
+
+def _features(graph: Any) -> Any:
+    """Return the features of the nodes; of a graph that has none a column of zeros: without edges nothing is known."""
+    if graph.x is None:
+        return np.zeros((graph.num_nodes, 1))
+    return graph.x.tocsr() if hasattr(graph.x, "tocsr") else np.asarray(graph.x)
 
 
 # --- densities, groups, codes ----------------------------------------------------------------------------

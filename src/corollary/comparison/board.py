@@ -301,12 +301,17 @@ def _behind(first: dict[str, Any], row: dict[str, Any], metric: str, ratio: floa
     return differ([a[i] for i in both], [b[i] for i in both], ratio)
 
 
+def _unmeasured(trials: list[Trial], metric: str) -> str:
+    """Return why a system without an error has no score."""
+    return f"{metric} cannot be measured on what is held out" if trials else "not tried"
+
+
 def _row(rival: Rival, trials: list[Trial], metric: str, ratio: float) -> dict[str, Any]:
     good = [trial for trial in trials if metric in trial.scores]
     names = list(dict.fromkeys(name for trial in good for name in trial.scores))
     splits = {m: {t.part: t.scores[m] for t in good if m in t.scores} for m in names}
     spread = {m: interval([*splits[m].values()], ratio) for m in names}
-    bad = next((trial.error for trial in trials if trial.error), "" if good else "not tried")
+    bad = next((trial.error for trial in trials if trial.error), _unmeasured(trials, metric))
     row: dict[str, Any] = {"system": rival.id, "name": rival.name, "group": rival.group}
     row["scores"] = {m: float(np.mean([*splits[m].values()])) for m in names}
     row["widths"] = {m: spread[m][0] for m in names}

@@ -72,7 +72,7 @@ def classes(model: Any, held: Dataset) -> dict[str, float]:
     }
     if hasattr(model, "predict_proba"):
         right = chances[np.arange(len(code)), code]
-        found["log-loss"] = float(-np.log(np.clip(right, 1e-15, 1)).mean())
+        found["log-loss"] = float(np.log(1 / np.clip(right, 1e-15, 1)).mean())
         found["calibration error"] = calibration_error(chances, code)
     return found
 

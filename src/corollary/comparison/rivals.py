@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from corollary import catalog, errors
-from corollary.data.columns import LEFT_OUT, as_columns, fit_targets, frame_of, is_numeric, learn_columns
+from corollary.data.columns import (
+    LARGE,
+    LEFT_OUT,
+    as_columns,
+    fit_targets,
+    frame_of,
+    is_numeric,
+    learn_columns,
+)
 from corollary.data.convert import as_input, inputs
 from corollary.data.dataset import Dataset
 from corollary.data.detect import typed
@@ -79,7 +87,7 @@ class Reader:
             return self._learn_columns(kept, target)
         found = as_input(kept, self.rival.input, self.rival.name)
         self.reading = dict(found.extra.get("reading", {}))
-        return found
+        return self._dense(found)
 
     def _learn_columns(self, kept: Dataset, target: str | None) -> Dataset:
         told, codes = kept.extra.get("columns"), self.rival.codes
@@ -97,7 +105,15 @@ class Reader:
         """Return other data as the rival takes them."""
         if self.rival.input is None:
             return _as_typed(dataset, self.reading.get("types", {}))
-        return as_input(_named(dataset), self.rival.input, self.rival.name, self.reading, sparse=self.sparse)
+        found = as_input(_named(dataset), self.rival.input, self.rival.name, self.reading, sparse=self.sparse)
+        return found if self.sparse else self._dense(found)
+
+    def _dense(self, found: Dataset) -> Dataset:
+        """Return a table of counts as an array, for what takes no other; a large one as it is."""
+        thin = found.kind == "table" and hasattr(found.X, "tocsr") and not self.rival.sparse
+        if not thin or 8 * np.prod(found.X.shape) > LARGE:
+            return found
+        return replace(found, X=found.X.toarray())
 
 
 def _types(dataset: Dataset) -> dict[str, Any]:
@@ -325,7 +341,7 @@ def classifiers(dataset: Dataset) -> list[Rival]:
         alone = scikit(
             "sk-logistic", "LogisticRegression, no edges", None, lambda d, s: NodesAlone(linear(d, s))
         )
-        return [alone]
+        return [alone] if dataset.X.x is not None else []
     if dataset.kind != "table":
         return []
     boosting = scikit(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from corollary import errors
 from corollary.comparison import baselines, rivals
 from corollary.data.dataset import Dataset
 from corollary.data.splitting import splits
@@ -16,6 +17,8 @@ from corollary.data.splitting import splits
 __all__ = ["code_size", "task_of"]
 
 EVEN = 1.5  # the most frequent class may be this many times its even share before accuracy stops ranking
+RARE = 3.0  # and no class of ten members or more may be so many times below it
+FOLDS = 5  # parts that each shall hold out a member of both classes, or else there is no ROC
 
 
 def task_of(dataset: Dataset) -> str:
@@ -58,14 +61,23 @@ def ranks_classes(dataset: Dataset) -> tuple[str, str]:
     y = dataset.X.y if dataset.kind == "graph" else dataset.y
     names, counts = np.unique(np.asarray(y)[_known(y)], return_counts=True)
     share, common = counts.max() / counts.sum(), names[counts.argmax()]
+    if len(names) < 2:
+        do = "Name another column, or leave the target out to compare densities."
+        raise errors.value("compare", "the target must have two classes or more", f"only {common!s}", do)
+    if len(names) == 2 and counts.min() < FOLDS:
+        rare = f"{counts.min()} of class {names[counts.argmin()]!s}"
+        return "balanced accuracy", f"only {rare}: there is no ROC where none of them is held out"
     if len(names) == 2:
         why = f"two classes: it does not depend on a threshold, and always saying {common!s} gets 0.5, not {share:.3f}"
         return "ROC AUC", why
-    if share * len(names) > EVEN:
+    rare = counts[counts >= 10].min() if (counts >= 10).any() else counts.max()
+    if share * len(names) > EVEN or counts.max() > RARE * rare:
         return (
             "balanced accuracy",
             f"the classes are uneven: always saying {common!s} has accuracy {share:.3f}",
         )
+    if counts.max() > RARE * counts.min():
+        return "accuracy", f"the {len(names)} classes are about even but for some of few members"
     return "accuracy", f"the {len(names)} classes are about even"
 
 

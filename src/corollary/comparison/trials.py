@@ -114,6 +114,12 @@ def _threads(train: Dataset) -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
+def _import_before(rival: Rival, model: Any) -> None:
+    """Import what torch's optimisers import at their first use, for seconds: or else the first who descends pays for all."""
+    if rival.group == "corollary" and any(name.endswith("training") for name in model.get_params()):
+        import torch._dynamo  # noqa: F401
+
+
 def _strip(model: Any, held: Dataset) -> np.ndarray | None:
     """Return ten drawn images (10, ..., h, w) in [0, 1], where the data are images."""
     shape = image_shape(held)
@@ -144,6 +150,7 @@ def try_out(
             warnings.simplefilter("ignore")
             with within(other):
                 model, train, reader = prepare(rival, task, kept, seed, search)
+                _import_before(rival, model)
             start = perf_counter()
             with within(hard):
                 trial.stopped = fit(model, task, train, seconds)

@@ -37,6 +37,7 @@ from corollary.data.encodings import (
     learn_number,
     learn_text,
     mean_targets,
+    number_columns,
     slots,
     undo,
 )
@@ -63,6 +64,7 @@ __all__ = [
 LEFT_OUT = ("id", "constant", "duplicate", "ignore")
 LARGE = 50_000_000  # bytes of a table of numbers up to which nothing is spared
 CELL = 32  # bytes of numbers that a cell of a larger table may become
+_MANY = 50  # columns of numbers that are worth looking at all at once
 _FEWEST = 10  # rows below which nothing is said about ids, constants and duplicates
 _ID = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|key|index|rownames?|row|nr|no|number|code)$|^(id|unnamed)([^a-z]|$)"
@@ -253,11 +255,29 @@ def unused_columns(frame: Any, read: Mapping[str, Reading] | None = None) -> lis
 
 def _kinds(frame: Any, read: Mapping[str, Reading]) -> dict[str, tuple[str, str]]:
     """Return what each column of a typed frame is, and why it is left out if it is."""
-    kinds = {str(c): kind_of(frame[c], read.get(str(c), {})) for c in frame.columns}
+    measured = _measured(frame)
+    kinds = {
+        str(c): ("number", "")
+        if c in measured and not read.get(str(c))
+        else kind_of(frame[c], read.get(str(c), {}))
+        for c in frame.columns
+    }
     for name, first in _copies(frame, kinds).items():
         if not read.get(name, {}).get("told"):
             kinds[name] = ("duplicate", f"the same as {first}")
     return kinds
+
+
+def _measured(frame: Any) -> set[Any]:
+    """Return the columns that can be nothing but numbers, found all at once: floats that differ, some of them no integers."""
+    floats = [i for i, dtype in enumerate(frame.dtypes) if dtype == np.float64]
+    if len(floats) < _MANY or not len(frame):
+        return set()
+    values = frame.iloc[:, floats].to_numpy()
+    with np.errstate(invalid="ignore"):
+        differ = np.fmax.reduce(values, 0) > np.fmin.reduce(values, 0)
+        parts = ((values != np.round(values)) & ~np.isnan(values)).any(0)
+    return {frame.columns[i] for i, one in zip(floats, differ & parts) if one}
 
 
 def _narrowed(frame: Any, columns: list[Reading]) -> list[Reading]:
@@ -372,15 +392,33 @@ def numbers_of(
         must = f"the data must have the columns of the fit; {missing[0]!r} is missing"
         raise errors.value(owner, must, ", ".join(by_name), "Name the columns as in the fit.")
     widths = [len(headings(column)) for column in kept]
-    parts = (
-        (frame.iloc[:, by_name[how["name"]]], how, owner, (fitted or {}).get(how["name"])) for how in kept
-    )
     if sparse and _mostly_zeros(len(frame), kept, widths):
+        parts = (
+            (frame.iloc[:, by_name[how["name"]]], how, owner, (fitted or {}).get(how["name"])) for how in kept
+        )
         return _thin(len(frame), parts, [slots(how) for how in kept], widths)
     out = np.empty((len(frame), sum(widths)))
-    for part, width, end in zip(parts, widths, np.cumsum(widths)):
-        out[:, end - width : end] = _read(*part)
+    floats = _floats(frame, kept, by_name)
+    for i, (width, end) in enumerate(zip(widths, np.cumsum(widths))):
+        how = kept[i]
+        name = how["name"]
+        if name in floats:
+            out[:, end - width : end] = number_columns(floats[name], how)
+        else:
+            column = frame.iloc[:, by_name[name]]
+            out[:, end - width : end] = _read(column, how, owner, (fitted or {}).get(name))
     return out
+
+
+def _floats(frame: Any, kept: list[Reading], by_name: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Return the columns of numbers that are floats already, taken from the frame at once."""
+    dtypes = [*frame.dtypes]
+    names = [c["name"] for c in kept if c["kind"] == "number" and dtypes[by_name[c["name"]]] == np.float64]
+    if len(names) < _MANY:
+        return {}
+    values = frame.iloc[:, [by_name[name] for name in names]].to_numpy()
+    values = np.where(np.isinf(values), np.nan, values)
+    return dict(zip(names, np.ascontiguousarray(values.T)))
 
 
 def table_of(numbers: Any, columns: list[Reading]) -> Any:

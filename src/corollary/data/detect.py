@@ -146,6 +146,11 @@ def typed(
 def _replaced(frame: Any, columns: dict[Any, Any]) -> Any:
     import pandas as pd
 
+    if 2 * len(columns) < frame.shape[1]:  # of a wide table most stay where they are
+        made = frame.copy(deep=False)
+        for name, column in columns.items():
+            made[name] = column
+        return made
     parts = [columns.get(name, frame[name]).rename(name) for name in frame.columns]
     return pd.concat(parts, axis=1)
 
@@ -289,6 +294,8 @@ def numbers(column: Any, how: Reading) -> Any:
     """Return a column as floats, read as was learned; what is no number is a gap."""
     import pandas as pd
 
+    if column.dtype == np.float64:
+        return _finite(column)
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
         plain = str(column.dtype) != "category"
         return _finite(column.astype("float64") if plain else pd.to_numeric(column, errors="coerce"))

@@ -34,6 +34,7 @@ __all__ = [
     "learn_number",
     "learn_text",
     "mean_targets",
+    "number_columns",
     "slots",
     "undo",
 ]
@@ -142,7 +143,7 @@ def mean_targets(frame: Any, columns: list[Reading], y: np.ndarray, kind: str) -
 def apply(column: Any, how: Reading, fitted: np.ndarray | None = None) -> np.ndarray:
     """Return a column as an array (n, width), read as was learned; ``fitted`` are its cross-fitted mean targets."""
     if how["kind"] == "number":
-        return _number(numbers(column, how).to_numpy(), how)
+        return number_columns(numbers(column, how).to_numpy(), how)
     if how["kind"] == "date":
         return _date(dates(column, how)[0], how)
     if how["kind"] == "text":
@@ -195,7 +196,8 @@ def _nearest(block: np.ndarray, how: Reading) -> np.ndarray:
     return found
 
 
-def _number(values: np.ndarray, how: Reading) -> np.ndarray:
+def number_columns(values: np.ndarray, how: Reading) -> np.ndarray:
+    """Return numbers (n,) as columns (n, width): filled and scaled as was learned, and which were missing."""
     missing = np.isnan(values)
     filled = np.where(missing, how["fill"], values) if "fill" in how else values
     if "mean" in how:

@@ -41,6 +41,7 @@ _MARKS, _OBJECT = (
 )  # what stands beside a value of JSON, and bytes of memory that each of these takes at least
 _CELL = 8  # bytes of a number, or of a pointer to what is none
 _FEWEST = 5  # rows of which the last can be one of sums
+_WIDE = 1000  # columns above which a frame is copied into one block for each type: rows and columns are taken from it at once
 _TOTALS = (
     "total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "insgesamt", "somme", "total général",
     "totale", "suma", "totaal", "итого", "всего", "合计", "合計", "总计",
@@ -102,7 +103,8 @@ def _as_dataset(
     extra: dict[str, Any] = {"columns": {**read}} if read else {}
     extra |= {"rows": rows} if rows is not None else {}
     names = [str(c) for c in frame.columns]
-    return Dataset(_numbers(frame) if plain else frame, y, "table", name, names, source=source, extra=extra)
+    X = _numbers(frame) if plain else frame.copy() if len(names) > _WIDE else frame
+    return Dataset(X, y, "table", name, names, source=source, extra=extra)
 
 
 def _column(frame: Any, target: Any) -> Any:
