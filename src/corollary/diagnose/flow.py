@@ -23,6 +23,7 @@ GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
     30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 )
+GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
 EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
@@ -107,17 +108,24 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         exam.find("vanishing-gradient", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows]})  # fmt: skip
     elif (
-        max(seen)
-        > (30 if exam.facts.get("weights broken") else 1 / RATIO)  # it diverged: less growth is enough
+        max(seen) > _bearable(exam, len(rows))
         or _led_nowhere(exam, rows, ratio if began is None else began)
-        or (growth > 1e4 and max(sizes) > 1e3)
-        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs"))
+        or (growth > 1e4 and max(sizes) > 1e3 and not _far_away(exam))
+        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs") and not _far_away(exam))
         or _swamped(exam, rows, growth, seen)
     ):
         value = max(*seen, growth)
         said = f"from the first layer to the last signals grow {growth:.1e} times, and the gradient back {max(seen):.1e} times"
         exam.find("exploding-gradient", value, said, where=where, sure=0.9, repair={"initialise": "kaiming", "clip_norm": 1.0},
                   evidence={"layers": [r[0] for r in rows], "gradient": [r[2] for r in rows], "size": sizes})  # fmt: skip
+
+
+def _bearable(exam: Exam, layers: int) -> float:
+    """Return the growth of the gradient that is no fault yet: less where it diverged, and least if the rate was a usual one."""
+    if not exam.facts.get("weights broken"):
+        return 1 / RATIO
+    usual = abnormal(exam).get("learning-rate-too-large", 1.0) < 0
+    return GREW if usual and layers >= DEEP else GROWN
 
 
 def _far_away(exam: Exam) -> bool:
@@ -150,7 +158,12 @@ def _swamped(exam: Exam, rows: list[Any], growth: float, seen: list[float]) -> b
     constant, loss = exam.constant_loss, exam.performance.get("train loss", float("nan"))
     much = min(GROWN, EACH ** (len(rows) - 1))
     grown = growth > much or max(r for r in seen if r is not None) > GROWN
-    deep = len(rows) >= 5 and grown and not exam.has("unscaled-inputs", "unscaled-targets")
+    deep = (
+        len(rows) >= 5
+        and grown
+        and not exam.has("unscaled-inputs", "unscaled-targets")
+        and not _far_away(exam)
+    )
     return deep and math.isfinite(constant) and loss > GROWN * constant
 
 

@@ -17,6 +17,9 @@ from corollary.diagnose.subject import quiet
 __all__ = ["label_noise"]
 
 CLEAR = 3.5  # standard errors by which a model does not do worse on rows that it knows by chance
+REFUTED = (
+    0.7  # of the confident errors: simple models make more of them on validation too, the model itself fewer
+)
 CLEAN = 0.9  # score of simple models from which they are good enough judges by themselves
 
 
@@ -97,7 +100,7 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
     usual = errors_of_an_overlap(gain, 0.2)
     error = np.sqrt(max(e_top, 0.02) / len(top))
     exam.facts["confident errors"] = [e_top, e_mid, usual]
-    if e_top > max(usual, 0.05) + 2 * error and e_top > 0.55 * e_mid:
+    if e_top > max(usual, 0.05) + 2 * error and e_top > 0.55 * e_mid and not _refuted(exam, base, e_top):
         said = (
             f"{e_top:.0%} of the most confident held-out predictions contradict the label, nearly as many as among the less "
             f"confident ({e_mid:.0%}); of classes that merely overlap {usual:.0%} would"
@@ -105,6 +108,32 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
         sure = order[: n // 2]
         where = f"rows {p.rows[sure][missed[sure]][:20].tolist()}"
         exam.find("label-noise", e_top, said, where=where, sure=0.85)
+
+
+def _refuted(exam: Exam, base: Baselines, share: float) -> bool:
+    """Whether simple models are poor judges: as sure and as often wrong of validation labels that the model bears out."""
+    s, v = exam.subject, base.valid_problem
+    if s.valid is None or not base.valid_guesses or s.task != "classes" or exam.gain < base.gain:
+        return False
+    with torch.no_grad(), quiet(s.net):
+        z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()
+    if z.ndim != 2 or len(z) != s.valid.n or len(np.unique(v.rows)) < len(v.rows):
+        return False
+    theirs = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
+    mine = z.softmax(1).numpy()[v.rows]
+    wrong = [
+        _errors_where_sure(theirs, base.labels[theirs.argmax(1)] != v.y),
+        _errors_where_sure(mine, mine.argmax(1) != v.y),
+    ]
+    exam.facts["confident errors on validation"] = wrong
+    return wrong[0] > REFUTED * share > wrong[1]
+
+
+def _errors_where_sure(p: np.ndarray, missed: np.ndarray) -> float:
+    """Return the share of errors among the fifth of the rows whose first answer is furthest ahead of the second."""
+    ordered = np.sort(p, 1)
+    top = np.argsort(-(ordered[:, -1] - ordered[:, -2]))[: max(1, len(p) // 5)]
+    return float(missed[top].mean())
 
 
 def errors_of_an_overlap(gain: float, share: float) -> float:

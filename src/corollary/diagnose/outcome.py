@@ -43,6 +43,7 @@ ENOUGH, FAR = (
     0.2,
 )  # of what is possible: with so much it is not too small; what another net is ahead of one that is
 DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
+EVEN = 0.03  # confidence above that of even odds that a model has which has learned nothing
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 ASIDE = 0.5  # how sure an overfit is that explains the lesser part of what is wrong
@@ -105,9 +106,7 @@ def overfit(exam: Exam) -> None:
     error = math.sqrt(0.25 / n) / max(1e-9, 1 - chance) if s.task != "regression" else math.sqrt(2 / n)
     history = s.history.get("val_loss", np.zeros(0))
     history = history[np.isfinite(history)]
-    turned = (
-        float(history[-1] / max(1e-12, history.min())) if len(history) >= 4 and history.min() > 0 else 1.0
-    )
+    turned = _turned(history, b)
     constant = exam.constant_loss
     worse = (b - a) / max(abs(constant) if math.isfinite(constant) else abs(b), 1e-9)
     base = exam.baselines
@@ -144,6 +143,14 @@ def overfit(exam: Exam) -> None:
         )
 
 
+def _turned(history: np.ndarray, now: float) -> float:
+    """Return the validation loss at the end over its best; the end is the model's own where it went back to earlier weights."""
+    if len(history) < 4 or history.min() <= 0:
+        return 1.0
+    best, last = float(history.min()), float(history[-1])
+    return (now if 0.9 * best < now < last else last) / max(best, 1e-12)
+
+
 def miscalibrated(exam: Exam) -> None:
     """Probabilities that are no frequencies."""
     s = exam.subject
@@ -164,6 +171,9 @@ def miscalibrated(exam: Exam) -> None:
     said, true, confidence = labels_of(z, y, s.task)
     error, noise, *_ = expected_error(confidence, said == true)
     right = float((said == true).mean())
+    classes = 2 if s.task == "binary" else z.shape[1]
+    if float(confidence.mean()) < 1 / classes + EVEN:
+        return  # it says nothing, and is sure of nothing
     over = float(confidence.mean()) - right
     exam.facts["calibration error"], exam.facts["overconfidence"] = error, over
     zt, yt = main_output(s.output), s.train.y

@@ -10,15 +10,19 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from corollary.diagnose.baselines import Baselines, Problem, baselines, scaled, score_of
+from corollary.diagnose.baselines import Baselines, Problem, baselines, line, scaled, score_of
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.imbalance import findable
 from corollary.diagnose.label_noise import label_noise
+from corollary.diagnose.tables import dense
 
 __all__ = ["relation"]
 
 SHIFTS = (1, -1, 2, -2, 3, -3, 5, -5, 10, -10)
 CLEAR = 4.0  # standard errors from which a score is above chance
+CHANCE = 2.0  # the same, up to which the best of three may come by chance
+SLIDES = 12  # numbers by which windows may be apart
+SAME = 0.999  # correlation of a column with a target that it is, up to rounding
 
 
 def relation(exam: Exam) -> None:
@@ -50,7 +54,7 @@ def relation(exam: Exam) -> None:
     moved = _moved(exam, p)
     if moved is not None:
         shift, score, plain = moved
-        said = f"targets moved by {shift} rows are learned by neighbours ({score:.3f}), as they stand they are not ({plain:.3f})"
+        said = f"targets moved by {shift} rows are learned by simple models ({score:.3f}), as they stand not ({plain:.3f})"
         exam.find("misaligned-labels", score, said, where=f"shift {shift}", repair={"roll_targets": shift})
         return
     if np.isfinite(own) and own > max(0.2, _needed(base.valid_problem)) and own > 3 * max(0.0, base.gain):
@@ -60,7 +64,9 @@ def relation(exam: Exam) -> None:
         )
         exam.find("misaligned-labels", own, said, where="training targets")
         return
-    if learned or base.gain > 0.04:
+    x = exam.subject.train.x
+    table = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()  # of others a net may see more
+    if learned or base.gain > max(0.04, CHANCE * gain_needed / CLEAR if table else 0.0):
         return
     said = f"trees, neighbours and a line score {base.score:.3f} on held-out rows, a constant answer {base.chance:.3f}"
     exam.facts["no signal"] = said
@@ -150,16 +156,20 @@ def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
         or len(exam.subject.rows) != exam.subject.all_train.n
     ):
         return None
+    x = exam.subject.train.x
+    if not p.classes and isinstance(x, Tensor) and _sliding(dense(x[:400]).reshape(min(len(x), 400), -1)):
+        return None
     full = y.reshape(len(y)).cpu().numpy()
     S = scaled(p.X)
     near = NearestNeighbors(n_neighbors=min(7, len(S) - 1)).fit(S).kneighbors(return_distance=False)
 
     def score(target: np.ndarray) -> float:
-        if p.classes:
-            labels = np.unique(target)
-            codes = (target[:, None] == labels).astype(float)
-            return score_of(codes[near].mean(1), target, labels)
-        return score_of(target[near].mean(1), target, None)
+        labels = np.unique(target) if p.classes else None
+        codes = (target[:, None] == labels).astype(float) if p.classes else (target - target.mean())[:, None]
+        guess = codes[near].mean(1) if p.classes else target[near].mean(1)
+        return max(
+            score_of(guess, target, labels), score_of(line(S, None, target, codes, labels)[0], target, labels)
+        )
 
     plain = score(full[p.rows])
     moved = {k: full[(p.rows + k) % len(full)] for k in SHIFTS}
@@ -178,7 +188,18 @@ def _an_input(X: np.ndarray, target: np.ndarray) -> bool:
     """Whether a target is a column of the inputs: windows of a series hold the targets of the rows before."""
     Z = (X - X.mean(0)) / np.maximum(X.std(0), 1e-12)
     z = (target - target.mean()) / max(float(target.std()), 1e-12)
-    return bool((np.abs(Z.T @ z) / len(z) > 0.9).any())
+    return bool((np.abs(Z.T @ z) / len(z) > SAME).any())
+
+
+def _sliding(x: np.ndarray) -> bool:
+    """Whether rows are windows of one series, each a few steps after the one before: targets of other rows are then inputs."""
+    a, b = x[:-1], x[1:]
+    shifts = [k for k in range(1, min(SLIDES, x.shape[1] // 2) + 1)]
+    return any(
+        bool((np.isclose(u[:, k:], v[:, :-k]).mean(1) > 0.9).mean() > 0.5)
+        for k in shifts
+        for u, v in ((a, b), (b, a))
+    )
 
 
 def _noise_or_block(exam: Exam, base: Baselines) -> None:

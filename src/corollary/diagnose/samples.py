@@ -82,6 +82,8 @@ class Samples:
     def whole(self) -> bool:
         """Whether all samples must be passed at once: a graph with its adjacency."""
         rest = [t for t in [*self.args[1:], *self.kwargs.values()] if isinstance(t, Tensor)]
+        if self.held and isinstance(self.x, Tensor) and self.x.is_floating_point():
+            return True
         square = any(t.ndim == 2 and t.shape[0] == t.shape[1] == self.n for t in rest)
         sparse = any(t.layout != torch.strided for t in rest)
         edges = any(
@@ -147,9 +149,13 @@ class Samples:
 
     def fitted(self, net: nn.Module) -> Samples:
         """Return the samples in the form that the module's forward takes: spread over its arguments, or as one."""
-        if isinstance(self.x, Tensor) and not self.x.is_floating_point() and self.x[0].numel() == 1:
-            own = [*net.buffers(), *(v for v in vars(net).values() if isinstance(v, Tensor))]
-            self = replace(self, held=tuple(t for t in own if t.ndim == 2))  # noqa: PLW0642
+        x = self.x
+        if isinstance(x, Tensor) and (x[0].numel() == 1) != x.is_floating_point():
+            own = [v for m in net.modules() for v in [*m._buffers.values(), *vars(m).values()]]
+            own = [t for t in own if isinstance(t, Tensor) and t.ndim == 2]
+            if x.is_floating_point():  # all nodes, of a graph that the module keeps to itself
+                own = [t for t in own if x.ndim == 2 and _joins(t, self.n)]
+            self = replace(self, held=tuple(own))  # noqa: PLW0642
         try:
             signature = inspect.signature(net.forward)
         except (TypeError, ValueError):
@@ -190,6 +196,13 @@ class Samples:
         if self.args:
             return replace(self, args=[x, *self.args[1:]])
         return replace(self, kwargs={**self.kwargs, next(iter(self.kwargs)): x})
+
+
+def _joins(t: Tensor, n: int) -> bool:
+    """Whether a matrix tells which of n nodes are joined: one for all pairs, or pairs of their numbers."""
+    if t.layout != torch.strided or t.is_floating_point() or t.dtype == torch.bool:
+        return t.shape[0] == t.shape[1] == n
+    return t.shape[0] == 2 < t.shape[1] and n > 2 and n // 2 <= int(t.max()) < n
 
 
 def binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:

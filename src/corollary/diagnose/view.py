@@ -26,6 +26,7 @@ from corollary.diagnose.trace import sensitivity
 
 __all__ = ["parts_score", "receptive_field"]
 
+RECURRENT = ("rnn_tanh", "rnn_relu", "lstm", "gru")
 HALF = 0.5  # of what is possible: of places, of which simple models may see too little, less than that is not fine
 
 
@@ -86,7 +87,8 @@ def receptive_field(exam: Exam) -> None:
     if found is not None:
         view_of_places(exam, found)
     elif not exam.fine and not (isinstance(y, Tensor) and y.ndim >= 2 and not y.is_floating_point()):
-        _blind(exam)
+        if not any(c.name in RECURRENT for c in exam.trace.calls):  # what these forget they have seen
+            _blind(exam)
 
 
 def _blind(exam: Exam) -> None:

@@ -22,7 +22,10 @@ __all__ = ["say_view", "views", "wider_view"]
 
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CLEAR = 0.15  # of what is possible, gained on held-out rows: other draws of one net differ by less
-REACH = 12  # places that a widened net sees at least
+REACH, FURTHER = (
+    12,
+    32,
+)  # places that a widened net sees at least; of a second try, half of what there is up to this
 RATE, LONGER = 5 * GOOD, 3  # a rate that suits small convolutional nets, and how much longer than other runs
 SECONDS, LEAST = 1.5, 60  # of a run, and the steps below which nothing is learned
 
@@ -50,13 +53,16 @@ def views(exam: Exam) -> tuple[float, float] | None:
         return None
     chance = exam.performance.get("train chance", 0.0)
     trials = exam.facts.setdefault("trials", Trials(exam))
-    wide = _twin(exam, widen=True)
+    wide = _twin(exam, REACH)
     if wide is None:
         return None
     steps = int(min(LONGER * trials.steps, max(LEAST, SECONDS / lab._time_step(wide))))
     options = {"steps": steps, "rate": RATE, "anneal": True, "dropout": 0.0}
+    a = _gain(lab.run("new, same view", _twin(exam), **options), chance)
     b = _gain(lab.run("new, wider view", wide, **options), chance)
-    a = _gain(lab.run("new, same view", _twin(exam, widen=False), **options), chance)
+    further = _twin(exam, min(FURTHER, max(exam.subject.train.x.shape[1:]) // 2)) if b < a + CLEAR else None
+    if further is not None:
+        b = max(b, _gain(lab.run("new, much wider view", further, **options), chance))
     exam.facts["same and wider view"] = [a, b]
     return a, b
 
@@ -67,13 +73,13 @@ def say_view(exam: Exam, a: float, b: float) -> None:
     exam.find("receptive-field-too-small", a, said, where="convolutions", sure=0.85)
 
 
-def _twin(exam: Exam, widen: bool) -> Any:
-    """Return a copy with new weights; None where wider windows do not fit."""
+def _twin(exam: Exam, reach: int = 0) -> Any:
+    """Return a copy with new weights, if asked for with windows that reach so far; None where these do not fit."""
     s = exam.subject
     with quiet(s.given):
         torch.manual_seed(0)
         net = s.twin("new")
-        if widen and not widened(net, every=_one_answer(s.train.y)):
+        if reach and not widened(net, reach, every=_one_answer(s.train.y)):
             return None
         try:
             exam.lab.measure(net, exam.lab.watched)
@@ -95,7 +101,7 @@ def _gain(r: Result, chance: float) -> float:
     return (score - chance) / max(1e-9, 1 - chance)
 
 
-def widened(net: nn.Module, every: bool = True) -> int:
+def widened(net: nn.Module, reach: int = REACH, every: bool = True) -> int:
     """Widen the windows of convolutions, or only of those that keep their input's size, and return how many there were."""
     todo = [
         (parent, name, m)
@@ -105,7 +111,7 @@ def widened(net: nn.Module, every: bool = True) -> int:
         and m.padding_mode == "zeros"
         and (every or (_keeps_size(m) and set(m.stride) == {1}))
     ]
-    least = max(5, 1 + 2 * math.ceil(REACH / 2 / (2 ** len(todo) - 1))) if todo else 0
+    least = max(5, 1 + 2 * math.ceil(reach / 2 / (2 ** len(todo) - 1))) if todo else 0
     for depth, (parent, name, m) in enumerate(todo):
         setattr(parent, name, _wider(m, least, 2 ** min(depth, 3)))
     return len(todo)
