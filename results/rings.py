@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from corollary import GAN, Training
-from results.tables import at_least, page
+from results.tables import at_least, page, spread
 
 SEEDS = {
     "ring": int(os.environ.get("RINGS_SEEDS", "5")),
-    "grid": int(os.environ.get("RINGS_GRID_SEEDS", "2")),
+    "grid": int(os.environ.get("RINGS_GRID_SEEDS", "5")),
 }
 EPOCHS = {
     "ring": int(os.environ.get("RINGS_EPOCHS", "100")),
@@ -27,7 +27,7 @@ TEXT = """2,000 points of 8 Gaussians on a circle of radius 2, or of 25 on a gri
 least 1 % (grid: 0.5 %) of 2,000 draws within four deviations, the least of all seeds in brackets; *good*: share of draws that are
 within four deviations of some mode. *Noise*, the trivial generator: a Gaussian with the data's mean and covariance. `GAN` with
 its defaults but for loss and moves; {ring} epochs of 32 updates and {ring_seeds} seeds on the ring, {grid} epochs and
-{grid_seeds} seeds on the grid."""
+{grid_seeds} seeds on the grid: means ± standard deviations."""
 
 
 def centres(kind: str) -> np.ndarray:
@@ -75,10 +75,10 @@ def run(out: Path) -> dict[str, Any]:
                     measured(GAN(loss, rule=rule, training=plan, random_state=seed), X, means)
                     for seed in range(SEEDS[kind])
                 ]
-                modes, good = np.mean(scores, 0).tolist()
-                least = int(min(score[0] for score in scores))
-                rows.append((kind, loss, rule, f"{modes:.1f} of {len(means)} ({least})", good))
-                found[kind, loss, rule] = modes
+                modes, good = zip(*scores)
+                told = f"{spread(modes, 1)} of {len(means)} ({min(modes):.0f})"
+                rows.append((kind, loss, rule, told, spread(good)))
+                found[kind, loss, rule] = float(np.mean(modes))
                 print(*rows[-1], flush=True)
     headings = ("data", "loss", "moves", "modes", "good")
     sizes = {"ring": EPOCHS["ring"], "grid": EPOCHS["grid"]}

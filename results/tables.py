@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+
+from corollary import base
+from corollary.comparison import trials
+from corollary.engine import loop
 
 
 def page(path: Path, title: str, text: str, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -49,3 +56,17 @@ def at_least(value: float, floor: float, what: str) -> None:
     """Raise unless a measured score is large enough."""
     if not value >= floor:
         raise AssertionError(f"{what} is {value:.4f}; it must be at least {floor}")
+
+
+@contextmanager
+def processor_time() -> Iterator[None]:
+    """Count the time limits of fits in seconds of this process, so that scores do not depend on how busy the machine is.
+
+    Measuring has no limit here; nor have rivals that cannot be asked to stop.
+    """
+    clocks = [(loop, "monotonic"), (base, "monotonic"), (trials, "perf_counter")]
+    with ExitStack() as stack:
+        for module, name in clocks:
+            stack.enter_context(mock.patch.object(module, name, time.process_time))
+        stack.enter_context(mock.patch.object(trials, "within", lambda seconds: nullcontext()))
+        yield

@@ -335,3 +335,17 @@ def test_noise_below_a_step_of_the_grid_costs_nothing():
     bits = model.bits_per_dimension(X).mean()
     model.errors_[:, 1] = np.inf  # eq. 9 is not used
     assert bits < model.bits_per_dimension(X).mean() - 1
+
+
+def test_the_errors_of_the_bound_are_measured_on_few_numbers(monkeypatch):
+    """Some 20,000 numbers at each level, all noises counted: measuring must not take longer than learning."""
+    seen = []
+
+    def counted(self, x, t, label):
+        seen.append(x.numel())
+        return x, x
+
+    monkeypatch.setattr(DDPM, "_predict_noise", counted)
+    X = np.random.default_rng(0).standard_normal((5000, 8)).astype(np.float32)
+    model = DDPM(width=8, n_layers=1, training=Training(epochs=1), random_state=0).fit(X)
+    assert sum(seen) <= 20_000 * len(model.errors_)

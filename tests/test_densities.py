@@ -110,3 +110,13 @@ def test_a_saved_density_says_the_same(tmp_path):
     np.testing.assert_array_equal(
         DensityOfData.load(path).score_samples(X), board.best.model.score_samples(X)
     )
+
+
+def test_networks_see_single_precision():
+    """Half the time of a fit and of its score; what counts rows keeps double precision."""
+    from corollary import Flow, GaussianMixture, Training
+
+    X = np.random.default_rng(0).gamma(2, 1, (100, 3))
+    net = DensityOfData(Flow(training=Training(epochs=1), random_state=0)).fit(X)
+    assert net.model_.dtype_ == "float32" and net.score_samples(X).dtype == np.float64
+    assert DensityOfData(GaussianMixture(2, random_state=0)).fit(X).model_.means_.dtype == np.float64

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sklearn.mixture import BayesianGaussianMixture
 import corollary
 from corollary.mixtures import DirichletProcessMixture, IndianBuffetProcess
 from corollary.mixtures import restaurant_kernels as kernels
-from corollary.mixtures.dirichlet_process import draw_concentration, expected_tables, log_seating
+from corollary.mixtures.dirichlet_process import Seating, draw_concentration, expected_tables, log_seating
 from corollary.mixtures.indian_buffet import harmonic, log_buffet, log_evidence
 
 KINDS = ["full", "diag", "spherical", "bernoulli", "categorical", "poisson", "exponential"]
@@ -424,3 +425,22 @@ def test_few_rows_of_one_group_are_not_scattered(seed):
     X = np.random.default_rng(seed).normal(size=(64, 4))
     model = DirichletProcessMixture(max_iter=30, random_state=seed).fit(X)
     assert model.n_components_ <= 2
+
+
+def test_many_dimensions_do_not_give_everybody_a_table():
+    """Where one table is more probable than many, the first sweep gives up before all are seated."""
+    X = np.random.default_rng(0).normal(size=(600, 40)) @ np.random.default_rng(1).normal(size=(40, 40))
+    model = DirichletProcessMixture(random_state=0)
+    family = model._prior_of(X)
+    seating, counts = Seating(model, family, family.encode(X)), []
+    seat = kernels.seat
+
+    def watched(*given):
+        done, K = seat(*given)
+        counts.append(K)
+        return done, K
+
+    with mock.patch.object(kernels, "seat", watched):
+        row = seating.sweep()
+    assert row["components"] < 10
+    assert max(counts) < 130

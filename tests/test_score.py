@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
+from scipy.stats import norm
 
 from corollary import ScoreModel, Training, load
 from corollary.engine.random import seeded
+from corollary.generative import score
 from corollary.generative.score import ScoreNetwork, divergence, score_loss
 from corollary.generative.sde import VE, VP, integrate, reverse
 
@@ -205,3 +207,38 @@ def test_likelihoods_of_many_features(shape, conditional):
     normal = -0.5 * (z.square() / spread + np.log(2 * np.pi * spread)).flatten(1).sum(1)
     # 81 pixels in single precision, 25 steps of the equation
     np.testing.assert_allclose(found, normal + log_det, atol=0.02)
+
+
+def test_normal_data_have_their_density_in_any_number_of_steps():
+    """Where F is zero, paths of eq. 6 do not bend at all, and the density is that of N(0, 1 + min_noise^2)."""
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    plan = Training(epochs=1)
+    model = ScoreModel(width=8, n_layers=1, min_noise=0.1, sampling_steps=8, training=plan).fit(X)
+    with torch.no_grad():
+        for weight in model.module_.parameters():
+            weight.zero_()
+    spread = np.sqrt(1.01) * np.asarray(model.scaling_["scale"])
+    expected = norm.logpdf(X, X.mean(0), spread).sum(1)
+    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-9)
+
+
+def test_the_likelihood_of_many_features_takes_few_gradients(monkeypatch):
+    """Two directions in every pass, others each time, stand for the exact trace of 40 features."""
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((400, 40)) @ rng.standard_normal((40, 40)) / 6).astype(np.float32)
+    plan = Training(epochs=20, learning_rate=4e-3)
+    model = ScoreModel(width=32, n_layers=1, training=plan, random_state=0).fit(X)
+    asked = []
+
+    def counted(s, x, directions=None, learns=True):
+        asked.append(directions)
+        return divergence(s, x, directions, learns)
+
+    monkeypatch.setattr(score, "divergence", counted)
+    found = model.score_samples(X[:100])
+    assert len(asked) <= model.sampling_steps // 2
+    assert all(len(directions) == 2 for directions in asked)
+    assert len({tuple(directions.flatten().tolist()) for directions in asked}) == len(asked)
+    monkeypatch.setattr(score, "FEW", 40)
+    exactly = model.score_samples(X[:100])
+    assert np.mean(np.abs(found - exactly)) / 40 / math.log(2) < 0.02  # bits per feature

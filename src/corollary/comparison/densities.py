@@ -139,7 +139,7 @@ class DensityOfData(BaseEstimator):
         self.margins_ = (Histograms if self.margins == "histogram" else Gaussians)(
             noisy, self.step_, self.offset_
         )
-        self.model_ = None if self.model is None else clone(self.model).fit(self.margins_.normal(noisy))
+        self.model_ = None if self.model is None else clone(self.model).fit(self._normal(noisy))
         return self
 
     def _noisy(self, X: np.ndarray, seed: int) -> np.ndarray:
@@ -147,12 +147,17 @@ class DensityOfData(BaseEstimator):
         X = X[:, self.varies_]
         return X + rng.uniform(size=X.shape) * self.step_
 
+    def _normal(self, noisy: np.ndarray) -> np.ndarray:
+        """Return columns in normal shape; networks see single precision, which halves their time."""
+        z = self.margins_.normal(noisy)
+        return z.astype(np.float32) if hasattr(self.model, "training") else z
+
     def score_samples(self, X: Any) -> np.ndarray:
         """Return eq. 1 for each row in nats: a log-probability on grids, a log-density elsewhere."""
         noisy = self._noisy(_dense(X), self.random_state + 1)
         logs = self.margins_.log_densities(noisy).sum(1) + np.log(self.step_[self.step_ > 0]).sum()
         if self.model_ is not None:
-            z = self.margins_.normal(noisy)
+            z = self._normal(noisy)
             logs += np.asarray(self.model_.score_samples(z), dtype=np.float64) - norm.logpdf(z).sum(1)
         return logs
 

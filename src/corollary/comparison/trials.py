@@ -29,7 +29,8 @@ __all__ = ["Trial", "delicate", "fit", "prepare", "try_out", "within"]
 
 GRACE = 0.5  # of the limit, and at least half a second: for what a step takes after the limit
 
-AROUND = 20.0  # seconds for reading, importing and compiling before a fit, and for measuring after it
+# Seconds for reading, importing and compiling before a fit, and for measuring after it; more if a fit has more.
+AROUND = 60.0
 SMALL = 500_000  # entries of a table
 
 

@@ -315,7 +315,7 @@ class DDPM(Density, GenerativeModel):
 
     def _predict_noise(self, x: Tensor, t: int, label: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the predicted x0 and epsilon at level t, guided by eq. 6."""
-        at = torch.full((len(x),), t, device=x.device)
+        at = torch.full((1,), t, device=x.device)  # the same for all
         out = self.module_(x, at, label)
         if label is not None and self.guidance:
             out = (1 + self.guidance) * out - self.guidance * self.module_(x, at, None)
@@ -449,7 +449,8 @@ class DDPM(Density, GenerativeModel):
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
         rows = np.random.default_rng(0).permutation(len(learner.batches))
-        some = learner.batches.take(torch.from_numpy(rows[: max(64, MEASURED // self.n_features_in_)]))
+        numbers = self.n_features_in_ * _draws(self.n_features_in_)
+        some = learner.batches.take(torch.from_numpy(rows[: max(64, MEASURED // numbers)]))
         like = next(self.module_.parameters())
         with torch.inference_mode():
             x = some.inputs[0].to(like)
@@ -470,7 +471,7 @@ class DDPM(Density, GenerativeModel):
 
     def _guesses(self, x0: Tensor) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
-        draws, generator = max(2, min(8, 128 // x0[0].numel())), _even()
+        draws, generator = _draws(x0[0].numel()), _even()
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
             kept = self._levels.kept[t].expand(len(x0)).to(x0)
@@ -517,6 +518,11 @@ def _levels(schedule: str, n: int) -> Levels:
 def _squares(x0: Tensor, guesses: list[Tensor]) -> Tensor:
     """Return the squared errors of samples (n,), mean over the guesses."""
     return torch.stack([(x0 - guess).square().flatten(1).sum(1) for guess in guesses]).mean(0)
+
+
+def _draws(d: int) -> int:
+    """Return how many noises the bound of a sample of d numbers is a mean over."""
+    return max(2, min(8, 128 // d))
 
 
 def _even() -> torch.Generator:

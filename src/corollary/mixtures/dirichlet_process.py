@@ -17,7 +17,8 @@ customer out and seats it anew, given all others,
 .. math:: P(z_i = k \mid \cdot) \propto n_k^{-i}\, p(x_i \mid x_{z = k}^{-i}), \qquad
     P(z_i = \text{new} \mid \cdot) \propto \alpha\, p(x_i). \tag{3}
 
-The first sweep seats everybody by (3) with nobody there, or all together where that is more probable. The concentration,
+The first sweep seats everybody by (3) with nobody there, or all together where that is more probable, which is also asked
+whenever the tables have doubled: in many dimensions nearly everybody would get a table. The concentration,
 with prior :math:`\mathrm{Gamma}(a, b)`, is drawn with the help of :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)`:
 
 .. math:: \alpha \sim \rho\, \mathrm{Gamma}(a + K, b - \ln \eta) + (1 - \rho)\, \mathrm{Gamma}(a + K - 1, b - \ln \eta),
@@ -52,6 +53,8 @@ from corollary.mixtures.restaurant_kernels import Tables
 from corollary.shapes import Array, Choice, Count, Either, Index, Maybe, Number, Record
 
 __all__ = ["DirichletProcessMixture", "expected_tables", "log_seating"]
+
+MANY = 64  # tables from which on a first seating is weighed against a single table
 
 
 # --- equations -------------------------------------------------------------------------------------------
@@ -112,10 +115,7 @@ class Seating(Iteration):
         n, K = len(self.rows), int(self.z.max()) + 1
         t = self.family.tables(2 * K + 16)
         kernels.place(self.rows, self.z, self.family.prior, t)
-        first = K == 0
         t, slots, K = self._seat(t, np.arange(2 * K + 16), K)
-        if first:
-            t, slots, K = self._or_together(t, slots, K)
         for _ in range(self.model.split_merge if n > 1 else 0):
             t, slots = _with_spare(t, slots, K)
             order, u = self.rng.permutation(n), self.rng.random(n)
@@ -132,26 +132,32 @@ class Seating(Iteration):
         return {"log_joint": joint, "components": K, "concentration": self.alpha}
 
     def _seat(self, t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray, int]:
-        n = len(self.rows)
+        n, first = len(self.rows), K == 0
         order, u, done = self.rng.permutation(n), self.rng.random(n), 0
         while done < n:
+            short = len(slots) >= MANY and K + kernels.SPARE > len(slots)
+            if first and short and self._better_together(t, slots, K, order[:done]):
+                return self._all_together()
             t, slots = _with_spare(t, slots, K)
             done, K = kernels.seat(
                 self.rows, self.z, order, u, done, self.family.prior, t, slots, K, self.alpha
             )
-        return t, slots, K
+        return self._all_together() if first and self._better_together(t, slots, K, order) else (t, slots, K)
 
-    def _or_together(self, t: Tables, slots: np.ndarray, K: int) -> tuple[Tables, np.ndarray, int]:
-        """Return this seating or, if that is more probable, all at one table: many small ones are slow to merge."""
-        z, one = np.zeros_like(self.z), self.family.tables(16)
-        kernels.place(self.rows, z, self.family.prior, one)
+    def _better_together(self, t: Tables, slots: np.ndarray, K: int, seated: np.ndarray) -> bool:
+        """Return whether those who are seated had better share one table: many small ones are slow to merge."""
+        one = self.family.tables(1)
+        kernels.place(self.rows[seated], np.zeros(len(seated), np.int64), self.family.prior, one)
         apart, together = (
             self.log_joint(Tables(*(part[rows] for part in seating)))
             for seating, rows in ((t, slots[:K]), (one, slice(1)))
         )
-        if apart >= together:
-            return t, slots, K
-        self.z = z
+        return together > apart
+
+    def _all_together(self) -> tuple[Tables, np.ndarray, int]:
+        """Seat everybody at one table."""
+        self.z, one = np.zeros_like(self.z), self.family.tables(16)
+        kernels.place(self.rows, self.z, self.family.prior, one)
         return one, np.arange(16), 1
 
     def log_joint(self, t: Tables) -> float:
