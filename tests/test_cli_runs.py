@@ -14,7 +14,7 @@ import pytest
 
 from corollary import load, reporting
 from corollary.cli import main
-from corollary.engine import loop
+from corollary.engine import interrupts
 from corollary.engine.directory import Lock
 
 
@@ -217,14 +217,14 @@ def test_pictures_that_take_too_long_are_left_out(tmp_path, monkeypatch):
 
 
 def test_a_box_of_time_is_closed_again():
-    with pytest.raises(loop.OutOfTime), loop.time_box(0.01):
+    with pytest.raises(interrupts.OutOfTime), interrupts.time_box(0.01):
         time.sleep(600)
-    with loop.time_box(None), loop.time_box(60):
+    with interrupts.time_box(None), interrupts.time_box(60):
         pass
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
     seen = []
     thread = threading.Thread(
-        target=lambda: [seen.append(1) for _ in [0] if not loop.time_box(0.0).__enter__()]
+        target=lambda: [seen.append(1) for _ in [0] if not interrupts.time_box(0.0).__enter__()]
     )
     thread.start()
     thread.join()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import corollary
+from corollary.engine.interrupts import pause_wanted
 from corollary.engine.learner import Iteration, Learner, Once, freeze, thaw
-from corollary.engine.loop import EarlyStopping, drive, pause_wanted
+from corollary.engine.loop import EarlyStopping, drive
 from corollary.engine.run import Checkpoints, Run, current
 from corollary.errors import CorollaryWarning, Diverged
 from corollary.shapes import Mismatch

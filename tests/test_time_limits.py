@@ -11,9 +11,10 @@ from corollary import BaggingClassifier, MLPClassifier, Run, SelfTraining, Seque
 from corollary.data.dataset import Dataset
 from corollary.embeddings import glove, skipgram
 from corollary.embeddings.corpus import Corpus
-from corollary.engine import loop
+from corollary.engine import finite, interrupts, loop
+from corollary.engine.interrupts import pause_wanted, time_left
 from corollary.engine.learner import Iteration
-from corollary.engine.loop import drive, pause_wanted, time_left
+from corollary.engine.loop import drive
 from corollary.engine.pieces import Piecewise
 from corollary.errors import FitStopped
 from corollary.reporting import report
@@ -33,7 +34,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(loop, "monotonic", made)
+    for module in (finite, interrupts, loop):
+        monkeypatch.setattr(module, "monotonic", made)
     return made
 
 
@@ -213,11 +215,11 @@ def test_what_was_done_of_the_first_epoch_is_reported(tmp_path):
 
 def test_a_box_of_time_inside_another_does_not_disarm_it():
     begin, inner = time.monotonic(), 0
-    with pytest.raises(loop.OutOfTime), loop.time_box(0.2):
-        with pytest.raises(KeyError), loop.time_box(0.01, KeyError):
+    with pytest.raises(interrupts.OutOfTime), interrupts.time_box(0.2):
+        with pytest.raises(KeyError), interrupts.time_box(0.01, KeyError):
             time.sleep(60)
         inner += 1
-        with loop.time_box(600):  # longer than the one around it, which rings first
+        with interrupts.time_box(600):  # longer than the one around it, which rings first
             pass
         inner += 1
         time.sleep(60)

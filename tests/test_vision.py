@@ -456,3 +456,11 @@ def test_every_name_builds():
     with torch.device("meta"):
         for name in NETS:
             assert count(build(name, (3, 224, 224), 5)) > 0
+
+
+def test_masks_of_words_are_predicted_for_tensors_too():
+    X = np.random.default_rng(0).uniform(size=(12, 8, 8)).astype(np.float32)
+    model = Segmenter(width=4, training=Training(epochs=1), random_state=0).fit(
+        X, np.where(X > 0.5, "cell", "ground")
+    )
+    assert np.array_equal(model.predict(torch.from_numpy(X)), model.predict(X))

@@ -134,7 +134,13 @@ class GradientTrained(Tunable, Estimator):
         raise NotImplementedError
 
     def _aim(self) -> Any:
-        """Return the objective."""
+        """Return the objective; by default the weighted mean of the criterion of a supervised model."""
+        from corollary.engine.objective import Supervised
+
+        return Supervised(self._criterion())
+
+    def _criterion(self) -> Any:
+        """Return the loss of each sample, as a function of output and target."""
         raise NotImplementedError
 
     def _explicit(self, data: Data) -> Any:
@@ -450,11 +456,6 @@ class GradientClassifier(Classifier, GradientTrained):
             return self._check_probabilities(y)
         return known_codes(self, y.reshape(-1))
 
-    def _aim(self) -> Any:
-        from corollary.engine.objective import Supervised
-
-        return Supervised(self._criterion())
-
     def _supervision(self, data: Data) -> tuple[Any, Any]:
         """Return targets, encoded as classes or probabilities, and sample weights, as tensors."""
         target = as_tensor(data.y)
@@ -508,11 +509,6 @@ class GradientTagger(Tagger, GradientTrained):
     def _known_y(self, X: Any, y: Any) -> list[np.ndarray]:
         return [known_codes(self, labels) for labels in self._labels(X, y)]
 
-    def _aim(self) -> Any:
-        from corollary.engine.objective import Supervised
-
-        return Supervised(self._criterion())
-
     def _supervision(self, data: Data, codes: list[np.ndarray] | None = None) -> tuple[Any, Any]:
         """Return the classes of the parts, and their weights; both ragged, so that padding weighs nothing."""
         from corollary.engine.ragged import Ragged
@@ -563,11 +559,6 @@ class GradientRegressor(Regressor, GradientTrained):
         check_is_fitted(self)
         found = self._sampled(dropout_samples, lambda: Regressor.predict(self, X))
         return (found.mean(0), found.std(0)) if return_std else found.mean(0)
-
-    def _aim(self) -> Any:
-        from corollary.engine.objective import Supervised
-
-        return Supervised(self._criterion())
 
     def _criterion(self) -> Any:
         from corollary.losses import regression

@@ -17,7 +17,8 @@ from corollary.catalog import Entry
 from corollary.cli.console import note, quoted
 from corollary.data.detect import KINDS_OF_COLUMN
 from corollary.data.tables import guess_target
-from corollary.engine.loop import STOPS, OutOfTime, time_box
+from corollary.engine.interrupts import OutOfTime, time_box
+from corollary.engine.loop import STOPS
 from corollary.io import write_text
 from corollary.roles import roles
 

@@ -69,6 +69,7 @@ class Known:
         self.order = torch.from_numpy(numbered.data)
         self.S = linalg.sparse_tensor(R.copy())
         self.St = linalg.sparse_tensor(R.T.tocsr())
+        self.share = len(self.target) / (R.shape[0] * R.shape[1])  # of all entries that are known
 
     def put(self, values: Tensor) -> None:
         """Make ``values`` those of S, in the order of the CSR matrix."""

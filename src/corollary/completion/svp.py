@@ -150,6 +150,5 @@ class SingularValueProjection(BaseSpectral):
             must = f"rank must be at most the smaller side of the matrix ({min(data.X.shape)})"
             raise errors.value("SingularValueProjection", must, self.rank)
         known = Known(self._centred(data.X))
-        share = len(known.target) / (known.shape[0] * known.shape[1])
-        step = self.step if self.step is not None else min(2.0, 1 / share)
+        step = self.step if self.step is not None else min(2.0, 1 / known.share)
         return _Projection(known, self.rank, step, self.max_iter, self.tol, self._seed())

@@ -269,8 +269,7 @@ class SingularValueThresholding(BaseSpectral):
         settings = (known, self.threshold_, self.max_rank, self.max_iter, self.tol, seed)
         if self.method == "soft-impute":
             return SoftImpute(*settings)
-        share = len(known.target) / (known.shape[0] * known.shape[1])
-        return DualAscent(*settings, step=self.step if self.step is not None else 1.2 / share)
+        return DualAscent(*settings, step=self.step if self.step is not None else 1.2 / known.share)
 
     def _default(self, known: Known) -> float:
         if self.method == "svt":

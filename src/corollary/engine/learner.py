@@ -30,7 +30,7 @@ class Learner(Protocol):
         """Make one unit of progress: a sweep, an epoch, a block of draws.
 
         ``None`` means the unit was left half-way because the engine asked for a pause
-        (:func:`corollary.engine.loop.pause_wanted`); the next call goes on from there.
+        (:func:`corollary.engine.interrupts.pause_wanted`); the next call goes on from there.
         """
 
     def state(self) -> State:

@@ -11,29 +11,26 @@ A fit inside a step of another fit has the limit of that one.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corollary import errors, io
 from corollary.engine.checkpoints import Checkpoints
+from corollary.engine.finite import LastFinite
+from corollary.engine.interrupts import OutOfTime, Signals, listening, pause_wanted, time_box, time_left
 from corollary.engine.learner import Learner, Metrics, State, gathered
-from corollary.errors import CorollaryWarning, Diverged, FitStopped
+from corollary.errors import CorollaryWarning, FitStopped
 
 if TYPE_CHECKING:
     from corollary.engine.run import Run
 
-__all__ = [
+__all__ = [  # those of `interrupts` too, where learners of other packages have found them
     "EarlyStopping",
     "Event",
     "Journal",
@@ -50,10 +47,7 @@ DONE = "done"  # the learner converged, or its own budget is spent
 FINAL = ("callback", "early stopping")  # verdicts: resuming does not go on
 STOPS = ("Ctrl-C", "SIGTERM", "time limit")  # the fit could have gone on
 REASONS = ("", *FINAL, *STOPS)
-SIGNALS: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-LARGE = 2**22  # bytes: a larger state is not copied before every step
 GRACE = 1.0  # seconds that a fit may end after its time limit, to finish a step
-COPY_SHARE = 20  # copying a large state takes at most one part in so many of the time
 
 
 @dataclass(frozen=True)
@@ -170,129 +164,6 @@ class Journal:
         return row
 
 
-class Signals:
-    """Requests to stop or pause: signals, the time limit, a checkpoint that is due. A learner may ask within a step."""
-
-    def __init__(self, run: Run, around: Signals | None = None) -> None:
-        self.run = run
-        self.around = around  # those of the fit that this one is a part of
-        self.interrupted = ""  # "Ctrl-C" or "SIGTERM"
-        self.deadline: float = math.inf if around is None else around.deadline
-        self.checkpoint_due = math.inf
-
-    def heard(self) -> str:
-        """Return the signal that asked for an end ("Ctrl-C", "SIGTERM"), here or in the process that started this one."""
-        return self.interrupted or self.run.told_to_stop() or (self.around.heard() if self.around else "")
-
-    def pause(self, together: bool, checkpoint: bool) -> bool:
-        """Whether to pause now, as :func:`pause_wanted` says."""
-        heard = bool(self.heard())
-        wanted = heard or monotonic() >= (
-            min(self.deadline, self.checkpoint_due) if checkpoint else self.deadline
-        )
-        if self.run.world == 1:
-            return wanted
-        return together and bool(self.run.sum(np.array(float(heard or (wanted and self.run.rank == 0)))) > 0)
-
-
-_signals: ContextVar[Signals | None] = ContextVar("corollary_signals", default=None)
-
-
-def pause_wanted(together: bool = False, checkpoint: bool = True) -> bool:
-    """Whether a long step should pause half-way and return ``None``: on a signal, at the time limit, for a checkpoint.
-
-    Several processes must pause at the same place. With ``together=True`` the first process decides for all, so all of them
-    must ask equally often; without it several processes never pause. With ``checkpoint=False`` no pause is made for a
-    checkpoint, for work that would have to start again after a pause.
-    """
-    signals = _signals.get()
-    return signals is not None and signals.pause(together, checkpoint)
-
-
-def time_left() -> float | None:
-    """Return the seconds that are left until the time limit of the current fit; None if it has none."""
-    signals = _signals.get()
-    return (
-        None if signals is None or signals.deadline == math.inf else max(0.0, signals.deadline - monotonic())
-    )
-
-
-@contextmanager
-def listening(run: Run) -> Iterator[Signals]:
-    """Handle Ctrl-C and SIGTERM: the first asks the fit to stop after its step, a second one of a kind ends it at once."""
-    signals = Signals(run, _signals.get())
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        name = SIGNALS[number]
-        if signals.interrupted == name:
-            if number == signal.SIGTERM:
-                raise SystemExit(128 + number)
-            raise KeyboardInterrupt
-        signals.interrupted = signals.interrupted or name
-
-    token = _signals.set(signals)
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {
-            number: handler
-            for number in SIGNALS
-            if (handler := signal.getsignal(number)) in (signal.default_int_handler, signal.SIG_DFL)
-        }
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield signals
-    finally:
-        _signals.reset(token)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class OutOfTime(BaseException):
-    """Raised by :func:`time_box` when the time is up. Like KeyboardInterrupt, ``except Exception`` does not catch it."""
-
-
-@contextmanager
-def time_box(
-    seconds: float | None,
-    error: type[BaseException] = OutOfTime,
-    unless: Callable[[FrameType | None], bool] | None = None,
-) -> Iterator[None]:
-    """Limit the time of a block: raise ``error`` inside it once ``seconds`` have passed.
-
-    For work that can be dropped, such as measures and plots; a fit has a time limit of its own. It needs SIGALRM and the main
-    thread; elsewhere the block simply runs to its end. Blocks may be nested. While ``unless(frame)`` is true, the error waits
-    for another half second.
-    """
-    if (
-        seconds is None
-        or not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-
-    over = False
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        if not over and not (unless is not None and unless(frame)):
-            raise error(f"it took more than {seconds:.1f} seconds")
-
-    before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
-    left, again = signal.getitimer(signal.ITIMER_REAL)
-    first = min(seconds, left) if left else seconds
-    try:
-        # it rings again every half second: an exception raised inside a finaliser is lost
-        signal.setitimer(signal.ITIMER_REAL, max(first, 1e-3), 0.5)
-        yield
-    finally:
-        over = True
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if left:  # the alarm of a box around this one
-            signal.setitimer(signal.ITIMER_REAL, max(left - (monotonic() - begin), 1e-3), again or 0.5)
-
-
 def drive(
     learner: Learner,
     run: Run,
@@ -373,7 +244,7 @@ class _Loop:
         self.learner, self.run, self.owner = learner, run, owner
         self.journal, self.best, self.stopping = journal, best, stopping
         self.store = store
-        self.finite = _LastFinite(learner)
+        self.finite = LastFinite(learner)
         self.lasts = 0.0  # seconds that the last step took, of a learner that cannot pause inside one
         self.failed = ""  # why the last checkpoint could not be written
 
@@ -386,7 +257,7 @@ class _Loop:
         self._schedule(signals)
         journal.stopped, metrics, before = "", None, journal.seconds
         while not self.learner.done and not journal.stopped:
-            metrics = self.finite.step(self.owner, journal)
+            metrics = self.finite.step(self.owner, journal.step + 1)
             journal.seconds = monotonic() - begin
             if not getattr(self.learner, "pauses", False):
                 self.lasts, before = journal.seconds - before, journal.seconds
@@ -486,81 +357,6 @@ def _taken(learner: Learner, store: Checkpoints, path: Path) -> tuple[Journal, S
     journal, best = Journal(**saved["journal"]), saved["best"]
     learner.restore(saved["learner"])
     return journal, best
-
-
-class _LastFinite:
-    """The last finite state of a learner, to which it returns when a step diverges.
-
-    A small state is copied before every step. A large one is copied less often, so that copying takes a small share of the
-    time; the state that returns may then be some steps old.
-    """
-
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-        self.kept: list[State] = []  # newest first
-        self.cost, self.last = 0.0, -math.inf
-        self.large = False
-
-    def step(self, owner: str, journal: Journal) -> Metrics | None:
-        """Make one step."""
-        if getattr(self.learner, "can_diverge", True):
-            self._keep()
-        try:
-            metrics = self.learner.step()
-            for key, value in (metrics or {}).items():
-                if not math.isfinite(value):
-                    raise Diverged(
-                        f"{owner}: {key} must stay finite; got {value} at step {journal.step + 1}. "
-                        "Scale the data or raise the regularisation; the last finite state is kept."
-                    )
-        except Diverged:
-            if self.kept:
-                broken = len(self.kept) > 1 and not _still_finite(self.kept[1], self.kept[0])
-                self.learner.restore(self.kept[1 if broken else 0])
-            raise
-        return metrics
-
-    def _keep(self) -> None:
-        begin = monotonic()
-        if self.large and begin - self.last < COPY_SHARE * self.cost:
-            return
-        state = self.learner.state()
-        self.large = _size(state) > LARGE
-        if not self.large:  # the last update may have broken it, which only the next step will show
-            self.kept = [state, *self.kept[:1]]
-        elif not self.kept or _still_finite(self.kept[0], state):
-            self.kept = [state]
-        self.last = monotonic()
-        self.cost = self.last - begin
-
-
-def _leaves(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the arrays of a state, each with where it stands."""
-    if isinstance(state, dict | list | tuple):
-        for key, part in state.items() if isinstance(state, dict) else enumerate(state):
-            if not isinstance(part, int | float | str):
-                yield from _leaves(part, (*path, key))
-    elif hasattr(state, "dtype") and getattr(state, "ndim", False):
-        yield path, state
-
-
-def _size(state: State) -> int:
-    return sum(leaf.nbytes for _, leaf in _leaves(state))
-
-
-def _finite(array: Any) -> bool:
-    if isinstance(array, np.ndarray):
-        return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
-    return not array.is_floating_point() or bool(array.isfinite().all())
-
-
-def _still_finite(before: State, now: State) -> bool:
-    """Whether no array has become NaN or infinite; what was so before (an empty slot, a bound) does not count."""
-    broken = [path for path, leaf in _leaves(now) if not _finite(leaf)]
-    if not broken:
-        return True
-    old = dict(_leaves(before))
-    return all(path in old and not _finite(old[path]) for path in broken)
 
 
 def _improve(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from corollary.engine.interrupts import pause_wanted
 from corollary.engine.learner import Iteration, Metrics
-from corollary.engine.loop import pause_wanted
 from corollary.shapes import Count
 
 __all__ = ["Piecewise"]

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from corollary import errors, io
 from corollary.engine.checkpoints import plain
+from corollary.engine.interrupts import listening
 from corollary.engine.learner import Learner, State
-from corollary.engine.loop import Event, listening
+from corollary.engine.loop import Event
 
 if TYPE_CHECKING:
     from corollary.engine.run import Run

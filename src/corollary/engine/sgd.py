@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from corollary import errors, optim
 from corollary.engine.batches import Batch, Batches, epoch_order, float_type, typed
+from corollary.engine.interrupts import pause_wanted
 from corollary.engine.learner import Metrics, State, freeze
-from corollary.engine.loop import pause_wanted
 from corollary.engine.objective import Objective
 from corollary.engine.player import Player
 from corollary.engine.random import Stream, generator, seeded

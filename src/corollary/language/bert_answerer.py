@@ -130,7 +130,7 @@ class BERTAnswerer(BaseHead):
         self._check_tokenizer()
         reads = [self._framed_pair(pair) for pair in pairs]
         tokens, allowed = ([read[k] for read in reads] for k in range(2))
-        spans = self._evaluate(tokens, self._answer, allowed)
+        spans = self._evaluate(tokens, self._best_spans, allowed)
         return [
             passage[read.offsets[begin - read.first, 0] : read.offsets[end - read.first, 1]] if begin else ""
             for (_, passage), read, (begin, end) in zip(pairs, reads, spans)
@@ -230,7 +230,7 @@ class BERTAnswerer(BaseHead):
             raise value(type(self).__name__, must, f"characters {begin} to {end} of {read_to} read", do)
         return read.first + int(inside[0]), read.first + int(inside[-1])
 
-    def _answer(self, tokens: Tensor, lengths: Tensor, allowed: Tensor, _: Tensor) -> Tensor:
+    def _best_spans(self, tokens: Tensor, lengths: Tensor, allowed: Tensor, _: Tensor) -> Tensor:
         return best_span(self.module_(tokens, lengths), allowed)
 
     def _labelled(self, config: dict[str, Any]) -> None:

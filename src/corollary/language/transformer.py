@@ -279,7 +279,7 @@ class Transformer(BaseTranslator):
         names = ("width", "n_heads", "n_layers", "inner_width", "dropout")
         return TransformerNetwork(*self._sizes(), **{name: getattr(self, name) for name in names})
 
-    def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+    def _decode(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
         def advance(symbols: Tensor, said: Said) -> tuple[Tensor, Said]:
             logits, said = self.module_.advance(symbols, said)
             return logits.log_softmax(-1), said

@@ -29,6 +29,7 @@ from torch.optim import Optimizer
 
 from corollary import errors
 from corollary.optim.directions import norm, put
+from corollary.optim.groups import called, gradients_of
 from corollary.optim.schedule import SCHEDULES
 
 __all__ = ["SignSGD", "Subgradient"]
@@ -79,15 +80,9 @@ class SignSGD(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Move every parameter by ``lr``."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = called(closure)
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            grads: Any = [p.grad for p in params]
-            if group["weight_decay"]:
-                grads = torch._foreach_add(grads, params, alpha=group["weight_decay"])
+            params, grads = gradients_of(group)
             if group["momentum"]:
                 for p in params:
                     self.state[p].setdefault("mean", torch.zeros_like(p))
@@ -168,15 +163,9 @@ class Subgradient(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Take one step, and update the mean."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = called(closure)
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            grads: Any = [p.grad for p in params]
-            if group["weight_decay"]:
-                grads = torch._foreach_add(grads, params, alpha=group["weight_decay"])
+            params, grads = gradients_of(group)
             rate = self._rate(group, params, loss)
             for p, g in zip(params, grads):
                 state = self.state[p]

@@ -26,6 +26,7 @@ which converges on saddle-point problems where plain descent circles or diverges
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ from corollary.optim.directions import (
     variance_reduced,
     write,
 )
+from corollary.optim.groups import called, gradients_of
 
 __all__ = ["SVRG", "ExtraGradient", "Newton", "look_ahead"]
 
@@ -76,10 +78,7 @@ class Looking(Optimizer):
     def move(self) -> None:
         """Take the step that the gradients say: plain, or with momentum."""
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            steps: Any = [p.grad for p in params]
-            if group["weight_decay"]:
-                steps = torch._foreach_add(steps, params, alpha=group["weight_decay"])
+            params, steps = gradients_of(group)
             if group["momentum"]:
                 for p in params:
                     self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
@@ -349,9 +348,4 @@ class ExtraGradient(Looking):
 
     def look(self, closure: Closure) -> Any:
         """Take the gradients here, then one step ahead."""
-
-        def differentiate() -> Any:
-            with torch.enable_grad():
-                return closure()
-
-        return look_ahead(self.vectors(), [self.move], differentiate)
+        return look_ahead(self.vectors(), [self.move], partial(called, closure))

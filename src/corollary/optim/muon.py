@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from corollary import errors
+from corollary.optim.groups import called
 
 __all__ = ["Muon"]
 
@@ -99,10 +100,7 @@ class Muon(Optimizer):
 
     def step(self, closure: Any = None) -> Any:  # type: ignore[override]
         """Take a step of both."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = called(closure)
         for part in self.parts:
             part.step()
         return loss

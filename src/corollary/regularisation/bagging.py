@@ -26,8 +26,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator, Regressor
+from corollary.engine.interrupts import time_left
 from corollary.engine.learner import Iteration, Metrics
-from corollary.engine.loop import time_left
 from corollary.regularisation.around import (
     Around,
     aligned,

@@ -11,7 +11,8 @@ from typing import Any
 
 from corollary import __version__
 from corollary.data.dataset import Dataset
-from corollary.engine.loop import STOPS, OutOfTime, time_box
+from corollary.engine.interrupts import OutOfTime, time_box
+from corollary.engine.loop import STOPS
 from corollary.io import write_text
 from corollary.reporting.by_role import sections
 from corollary.reporting.lead import lead

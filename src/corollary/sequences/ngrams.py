@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from corollary.base import Data, as_tensor, check_count
-from corollary.engine.loop import time_left
+from corollary.engine.interrupts import time_left
 from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.errors import value

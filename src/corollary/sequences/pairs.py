@@ -1,4 +1,4 @@
-"""What the estimators that turn texts into texts share: vocabularies, batches of pairs, answers."""
+"""Base of the sequence-to-sequence models: vocabularies, batches of text pairs, decoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAIR_STEPS = 2048  # steps at a time where every step has the logits of a whole 
 
 
 class BaseTranslator(GradientTrained):
-    """Fits pairs of texts; a subclass gives the module and ``_answer(tokens, lengths)``."""
+    """Fits pairs of texts; a subclass gives the module and ``_decode(tokens, lengths)``."""
 
     input = "text"
     role = "translator"
@@ -60,7 +60,7 @@ class BaseTranslator(GradientTrained):
         out: list[Any] = [None] * len(data)
         with torch.inference_mode():
             for rows, tokens, lengths in in_batches(data, 4096 // self.beam_size):
-                for row, codes in zip(rows.tolist(), self._answer(tokens, lengths)):
+                for row, codes in zip(rows.tolist(), self._decode(tokens, lengths)):
                     out[row] = words.decode(codes, self.target_vocabulary_, self._target_unit)
         return out
 
@@ -140,7 +140,8 @@ class BaseTranslator(GradientTrained):
         framed = [np.concatenate([[words.BEGIN], part[: self.max_length], [words.END]]) for part in parts]
         return Ragged.of(framed, device=self._device())
 
-    def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+    def _decode(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+        """Return the numbers of the symbols of the answer to each row."""
         raise NotImplementedError
 
     def _sizes(self) -> tuple[int, int]:

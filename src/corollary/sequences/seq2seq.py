@@ -300,7 +300,7 @@ class Seq2Seq(BaseTranslator):
         options = {name: getattr(self, name) for name in names}
         return Seq2SeqNetwork(*self._sizes(), self.cell, **options, mixing_steps=self.mixing_steps_)
 
-    def _answer(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+    def _decode(self, tokens: Tensor, lengths: Tensor) -> list[list[int]]:
         memory, state = self.module_.encode(tokens, lengths)
 
         def advance(symbols: Tensor, kept: Any) -> tuple[Tensor, Any]:

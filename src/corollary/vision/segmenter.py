@@ -12,9 +12,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor
 
 from corollary.base import Data, as_tensor
 from corollary.data.arrays import as_array
@@ -27,6 +25,7 @@ from corollary.gradient import known_codes
 from corollary.losses import CrossEntropy
 from corollary.roles import class_weights, given_target
 from corollary.shapes import Labels
+from corollary.validation import as_given
 from corollary.vision.classifier import BaseImageEstimator
 from corollary.vision.nets import SEGMENTERS
 from corollary.vision.views import flips_of_masks, shift_of
@@ -190,12 +189,12 @@ class Segmenter(BaseImageEstimator):
 
     def predict_proba(self, X):
         """Return the probability of each class for every pixel: (n, n_classes, h, w)."""
-        return _like(X, self._predict_proba(self._query(X)))
+        return as_given(X, self._predict_proba(self._query(X)))
 
     def predict(self, X):
         """Return the most probable label of every pixel: (n, h, w)."""
         best = self._logits(self._query(X), lambda x: self.module_(x).argmax(1))
-        return _like(X, self.classes_[best])
+        return as_given(X, self.classes_[best])
 
     @classmethod
     def from_transformers(
@@ -226,8 +225,3 @@ class Segmenter(BaseImageEstimator):
         images = self._query(X)
         masks = self._masks(images, given_target(self, X, y))
         return float(np.nanmean(intersection_over_union(masks, as_array(self.predict(X)), self.classes_)))
-
-
-def _like(X: Any, result: np.ndarray) -> Any:
-    """Return torch for torch."""
-    return torch.as_tensor(result, device=X.device) if isinstance(X, Tensor) else result
