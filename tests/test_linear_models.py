@@ -10,7 +10,8 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import corollary
-from corollary.linear.lasso import Features, Lasso, WorkingSet, lasso_path
+from corollary.linear.lasso import Lasso, lasso_path
+from corollary.linear.lasso_solver import Features, WorkingSet
 from corollary.linear.logistic import LogisticRegression, SoftmaxRegression, loss_of_bits, loss_of_signs
 from corollary.linear.logistic_kernels import curvature
 from corollary.linear.regression import LinearRegression, Ridge, normal_equations, project_ball

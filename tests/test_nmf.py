@@ -7,7 +7,7 @@ from sklearn.decomposition import NMF as Reference
 from sklearn.exceptions import ConvergenceWarning
 
 import corollary
-from corollary.completion import nmf
+from corollary.completion import nmf_learners
 from corollary.completion.nmf import NMF
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -45,7 +45,7 @@ def test_coordinate_descent_takes_the_steps_of_scikit_learn(settings, made):
     ("settings", "order"), [({}, "F"), ({"shuffle": True}, "C"), ({"alpha_W": 0.01, "l1_ratio": 0.3}, "C")]
 )
 def test_a_pass_over_large_dense_data_takes_the_same_steps(settings, order, monkeypatch):
-    monkeypatch.setattr(nmf, "LARGE", 0)
+    monkeypatch.setattr(nmf_learners, "LARGE", 0)
     X = np.asarray(parts(321, 250, 7, noise=0.2), order=order)
     ours = NMF(7, max_iter=20, tol=0, random_state=0, **settings)
     theirs = Reference(7, max_iter=20, tol=0, random_state=0, **settings)
@@ -57,10 +57,10 @@ def test_a_pass_over_large_dense_data_takes_the_same_steps(settings, order, monk
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_restored_factorisation_goes_on_exactly_though_products_are_kept_between_sweeps(order, monkeypatch):
-    monkeypatch.setattr(nmf, "LARGE", 0)
+    monkeypatch.setattr(nmf_learners, "LARGE", 0)
     X, rng = np.asarray(parts(321, 250, 7, noise=0.2), order=order), np.random.default_rng(1)
     start = rng.random((321, 7)), rng.random((7, 250))
-    one, other = (nmf.CoordinateDescent(NMF(7), X, *start, False, False) for _ in range(2))
+    one, other = (nmf_learners.CoordinateDescent(NMF(7), X, *start, False, False) for _ in range(2))
     for _ in range(3):
         one.step()
     other.step()  # leaves a product, which belongs to the factors of its own sweep

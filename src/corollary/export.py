@@ -33,9 +33,8 @@ class Program:
     free: Mapping[str, Mapping[int, str]]  # the axes that may have any length, by name
     outputs: tuple[str, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)  # JSON, kept as metadata
-    captured: bool = (
-        False  # by torch.export rather than by tracing, which writes gathers and scatters for one size only
-    )
+    # Whether by torch.export rather than by tracing, which fixes the sizes of gathers and scatters.
+    captured: bool = False
 
 
 class Classes(nn.Module):

@@ -55,9 +55,7 @@ class Chains(Iteration):
     """
 
     can_diverge = False  # a transition that leaves the support is not taken
-    shares = (
-        True  # each process calls the log-density for its share of the chains, and all know what all found
-    )
+    shares = True  # each process calls the log-density for its share of the chains
     saved = ("theta", "log_p", "gradient", "generator", "draws", "kept", "invalid")
     statistics: ClassVar[tuple[str, ...]] = ()  # what a transition tells of every chain
     uses_gradient: ClassVar[bool] = True

@@ -104,7 +104,7 @@ def mix_elbo(rng, claim):
 
 
 def _poisson_em(x, weights, rates, prior=True):
-    from corollary.mixtures.mixture import Poisson
+    from corollary.mixtures.components import Poisson
 
     family, X = Poisson(smoothing=0.0), x[:, None]
     q = softmax(family.log_prob(X, {"rate": rates[:, None]}) + (np.log(weights) if prior else 0), axis=1)
@@ -122,7 +122,7 @@ def _poisson_em(x, weights, rates, prior=True):
     right=_poisson_em,
     wrong=lambda x, weights, rates: _poisson_em(x, weights, rates, prior=False),
     systems=("em-mixture",),
-    functions=("corollary.mixtures.mixture.Poisson",),
+    functions=("corollary.mixtures.components.Poisson",),
 )
 def mix_em_steps(rng, claim):
     """EM: responsibilities from Bayes' rule, then weighted fits; the likelihood never falls.

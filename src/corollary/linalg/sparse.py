@@ -25,12 +25,11 @@ _spread_1, _spread_2, _spread_3, _spread_4 = spread(1), spread(2), spread(3), sp
 
 
 class SparseRows:
-    """A CSR matrix with sorted columns, for products with matrices of at least ``narrowest`` columns."""
+    """A CSR matrix with sorted columns, for products with matrices that are a register wide or wider."""
 
     def __init__(self, csr: Any) -> None:
         self.shape, self.nnz = csr.shape, csr.nnz
         self.start, self.index, self.value = csr.indptr, csr.indices, csr.data
-        self.narrowest = REGISTER // self.value.itemsize
         shares = np.linspace(0, csr.nnz, BLOCKS + 1)[1:-1]
         cut = np.minimum(np.searchsorted(self.start, shares), csr.shape[0])
         self.blocks = np.concatenate([[0], cut, [csr.shape[0]]])

@@ -37,7 +37,7 @@ from scipy.special import gammaln, multigammaln
 
 from corollary import errors
 from corollary.mixtures import restaurant_kernels as kernels
-from corollary.mixtures.mixture import COMPONENTS, Categorical
+from corollary.mixtures.components import COMPONENTS, Categorical
 from corollary.mixtures.restaurant_kernels import Prior, Tables
 
 __all__ = ["Family", "GaussianFamily", "RateFamily", "SymbolFamily"]

@@ -46,8 +46,8 @@ from corollary import errors
 from corollary.base import Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
 from corollary.mixtures import restaurant_kernels as kernels
+from corollary.mixtures.components import COMPONENTS
 from corollary.mixtures.conjugate import CODES, Family, GaussianFamily, RateFamily, SymbolFamily
-from corollary.mixtures.mixture import COMPONENTS
 from corollary.mixtures.posterior import BaseMixture
 from corollary.mixtures.restaurant_kernels import Tables
 from corollary.shapes import Array, Choice, Count, Either, Index, Maybe, Number, Record

@@ -316,6 +316,7 @@ class GaussianMixture(BaseMixture, Estimator):
         return Parameters(weights, means, inverse, factors)
 
     def _initialize(self, X: np.ndarray, resp: np.ndarray) -> None:
+        """Set the parameters from responsibilities; scikit-learn's name, which its tests use."""
         self._set_parameters(self._initial(X, resp), X.dtype)
 
     def _adopt(self, learner: EM) -> None:
