@@ -17,19 +17,27 @@ from results.tables import at_least, at_most, page
 
 SHARE = float(os.environ.get("GENERATORS_SHARE", "1"))  # of the epochs below
 SETS = os.environ.get("GENERATORS_SETS", "fashion-mnist,mnist").split(",")
+FULL = os.environ.get("GENERATORS_FULL", "fashion-mnist").split(",")  # sets that are also taken in full size
 IMAGES = int(os.environ.get("GENERATORS_IMAGES", "4000"))
-SEEDS = int(os.environ.get("GENERATORS_SEEDS", "3"))
+SEEDS = {
+    14: int(os.environ.get("GENERATORS_SEEDS", "3")),
+    28: int(os.environ.get("GENERATORS_FULL_SEEDS", "1")),
+}
 CACHE = os.environ.get("GENERATORS_CACHE")  # a folder: what was measured before is not measured again
 SCORED, DRAWN, SHOWN = 128, 250, 12
-EPOCHS = {"VAE": 12, "coupling flow": 12, "autoregressive flow": 10, "GAN": 10, "DDPM": 16, "PixelCNN": 8}
+EPOCHS = {
+    14: {"VAE": 12, "coupling flow": 12, "autoregressive flow": 10, "GAN": 10, "DDPM": 16, "PixelCNN": 8},
+    28: {"VAE": 12, "coupling flow": 8, "autoregressive flow": 10, "GAN": 12, "DDPM": 40, "PixelCNN": 6},
+}
+MODELS = tuple(EPOCHS[14])
 ALONE, REAL = "independent pixels", "real images"
-TEXT = """Means over 2 x 2 pixels (14 x 14) of the first {images:,} training images, and few epochs for each model, so that a
-fit takes a minute or less of one core; {seeds} seeds: means, and ± the standard deviation. *Bits*: per dimension of {scored} test
-images of 256 levels: exact for PixelCNN, a bound for the others. *FID*, *precision* and *recall*: of {drawn} draws
-against {drawn} test images, by the 84 features of a LeNet trained on the same images. *Independent pixels*, the trivial
-generator, draws every pixel from its own histogram. The last row of each is of other test images: no generator can be
-expected to do better. *Weights*: of all networks. *Seconds*: processor time of the fit. Below, draws of each model with
-the first seed, in the order of the table."""
+TEXT = """The first {images:,} training images, and few epochs for each model. Means over 2 x 2 pixels (14 x 14), where a fit
+takes a minute or less of one core, with {seeds} seeds: means, and ± the standard deviation; in full size (28 x 28), where it
+takes up to a quarter of an hour, with {full_seeds}. *Bits*: per dimension of {scored} test images of 256 levels: exact for
+PixelCNN, a bound for the others. *FID*, *precision* and *recall*: of {drawn} draws against {drawn} test images, by the 84
+features of a LeNet trained on the same images. *Independent pixels*, the trivial generator, draws every pixel from its own
+histogram. The last row of each is of other test images: no generator can be expected to do better. *Weights*: of all networks.
+*Seconds*: processor time of the fit. Below, draws of each model with the first seed, in the order of the table."""
 
 
 def small(X: np.ndarray) -> np.ndarray:
@@ -45,9 +53,9 @@ def features(X: np.ndarray, y: np.ndarray) -> nn.Module:
     return nn.Sequential(scale, lenet.features)
 
 
-def models(seed: int) -> dict[str, Any]:
+def models(seed: int, side: int) -> dict[str, Any]:
     """Return who takes part."""
-    plans = {name: Training(epochs=max(1, round(SHARE * n)), batch_size=32) for name, n in EPOCHS.items()}
+    plans = {name: Training(max(1, round(SHARE * n)), batch_size=32) for name, n in EPOCHS[side].items()}
     made = {
         "VAE": VAE(32, importance_samples=16),
         "coupling flow": Flow("coupling"),
@@ -90,13 +98,15 @@ class Alone:
 
 
 class Judge:
-    """The images of one set, a LeNet trained on them, and what is measured by it."""
+    """The images of one set with a number of pixels on a side, a LeNet trained on them, and what is measured by it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, side: int) -> None:
         images = data.load(name)
         train, test = images.extra["split"]
-        self.name, self.X = name, small(images.X[train[:IMAGES]])
-        self.tested = small(images.X[test[: 2 * DRAWN]])
+        self.name, self.side = name, side
+        self.X, self.tested = images.X[train[:IMAGES]], images.X[test[: 2 * DRAWN]]
+        if side == 14:
+            self.X, self.tested = small(self.X), small(self.tested)
         halves = self.tested.astype(np.float32).reshape(2, DRAWN, 1, *self.X.shape[1:]) / 255
         self.held, self.other = halves
         self.features = features(self.X, images.y[train[:IMAGES]])
@@ -118,7 +128,8 @@ class Judge:
 
     def measured(self, title: str, model: Any, seed: int) -> tuple[dict[str, float], np.ndarray]:
         """Return what was measured before, or measure it."""
-        key = f"{self.name}-{title}-{seed}-{IMAGES}-{EPOCHS.get(title, 0)}-{SHARE:g}".replace(" ", "_")
+        epochs = EPOCHS[self.side].get(title, 0)
+        key = f"{self.name}-{self.side}-{title}-{seed}-{IMAGES}-{epochs}-{SHARE:g}".replace(" ", "_")
         path = None if CACHE is None else Path(CACHE) / f"{key}.npz"
         if path is not None and path.exists():
             with np.load(path) as kept:
@@ -143,44 +154,53 @@ def shown(runs: list[dict[str, float]], column: str) -> str:
 
 def run(out: Path) -> dict[str, Any]:
     """Fit them all; assert the order that the models are known for."""
-    judges = {name: Judge(name) for name in SETS}
-    runs: dict[tuple[str, str], list[dict[str, float]]] = {}
-    sheets: dict[str, list[np.ndarray]] = {name: [] for name in SETS}
-    for seed in range(SEEDS):
-        for name, judge in judges.items():
-            for title, model in {ALONE: Alone(seed), **models(seed)}.items():
-                found, drawn = judge.measured(title, model, seed)
-                runs.setdefault((name, title), []).append(found)
-                if not seed:
-                    sheets[name].append(drawn)
-    rows = []
-    for name, judge in judges.items():
-        runs[name, REAL] = [judge.scores(judge.other)]
-        for title in (ALONE, *EPOCHS, REAL):
-            each = runs[name, title]
-            sizes = "" if title not in EPOCHS else f"{each[0]['weights']:,.0f}"
-            seconds = "" if title not in EPOCHS else round(np.mean([found["seconds"] for found in each]))
-            rows.append((name, title, *(shown(each, column) for column in COLUMNS), sizes, seconds))
-        figure = image_grid(np.concatenate([*sheets[name], judge.other[:SHOWN]]), columns=SHOWN)
-        figure.savefig(out / f"generators_{name}.png", dpi=90)
-    text = TEXT.format(images=IMAGES, scored=SCORED, drawn=DRAWN, seeds=SEEDS)
-    pictures = "\n\n".join(f"![{name}](generators_{name}.png)" for name in SETS)
+    cases = {name: (name, 14) for name in SETS} | {f"{name}, 28 x 28": (name, 28) for name in FULL if name}
+    rows, found = [], {}
+    for case, (name, side) in cases.items():
+        judge = Judge(name, side)
+        runs, sheet = _runs(judge)
+        runs[REAL] = [judge.scores(judge.other)]
+        for title, each in runs.items():
+            sizes = "" if title not in MODELS else f"{each[0]['weights']:,.0f}"
+            seconds = "" if title not in MODELS else round(np.mean([one["seconds"] for one in each]))
+            rows.append((case, title, *(shown(each, column) for column in COLUMNS), sizes, seconds))
+        figure = image_grid(np.concatenate([*sheet, judge.other[:SHOWN]]), columns=SHOWN)
+        figure.savefig(out / f"{_sheet(name, side)}.png", dpi=90)
+        found[case] = {
+            title: {c: float(np.mean([f.get(c, np.nan) for f in each])) for c in COLUMNS}
+            for title, each in runs.items()
+        }
+    text = TEXT.format(images=IMAGES, scored=SCORED, drawn=DRAWN, seeds=SEEDS[14], full_seeds=SEEDS[28])
+    pictures = "\n\n".join(f"![{case}]({_sheet(*what)}.png)" for case, what in cases.items())
     headings = ("data", "model", *COLUMNS, "weights", "seconds")
     page(out / "generators.md", "Generators of images", f"{text}\n\n{pictures}", headings, rows)
-    means = {
-        key: {c: float(np.mean([f.get(c, np.nan) for f in each])) for c in COLUMNS}
-        for key, each in runs.items()
-    }
-    for name in SETS:
-        score = {title: means[name, title] for title in (ALONE, *EPOCHS)}
-        for title in ("VAE", "coupling flow", "autoregressive flow", "PixelCNN"):
-            at_most(
-                score[title]["bits"], score[ALONE]["bits"], f"bits of {title} against single pixels on {name}"
-            )
-        for title in EPOCHS:
-            at_most(
-                score[title]["FID"], score[ALONE]["FID"], f"FID of {title} against single pixels on {name}"
-            )
-        at_most(score["DDPM"]["FID"], score["VAE"]["FID"], f"FID of DDPM against that of the VAE on {name}")
-        at_least(score["DDPM"]["precision"], 0.5, f"precision of DDPM on {name}")
-    return {" ".join(key): found for key, found in means.items()}
+    for case, scores in found.items():
+        _check(case, scores)
+    return found
+
+
+def _sheet(name: str, side: int) -> str:
+    return f"generators_{name}" + ("" if side == 14 else f"_{side}")
+
+
+def _runs(judge: Judge) -> tuple[dict[str, list[dict[str, float]]], list[np.ndarray]]:
+    """Return the numbers of every model with every seed, and draws of each with the first."""
+    runs: dict[str, list[dict[str, float]]] = {title: [] for title in (ALONE, *MODELS)}
+    sheet = []
+    for seed in range(SEEDS[judge.side]):
+        for title, model in {ALONE: Alone(seed), **models(seed, judge.side)}.items():
+            numbers, drawn = judge.measured(title, model, seed)
+            runs[title].append(numbers)
+            sheet += [] if seed else [drawn]
+    return runs, sheet
+
+
+def _check(case: str, score: dict[str, dict[str, float]]) -> None:
+    """Assert the floors of one set of images."""
+    alone = score[ALONE]
+    for title in ("VAE", "coupling flow", "autoregressive flow", "PixelCNN"):
+        at_most(score[title]["bits"], alone["bits"], f"bits of {title} against single pixels on {case}")
+    for title in MODELS:
+        at_most(score[title]["FID"], alone["FID"], f"FID of {title} against single pixels on {case}")
+    at_most(score["DDPM"]["FID"], score["VAE"]["FID"], f"FID of DDPM against that of the VAE on {case}")
+    at_least(score["DDPM"]["precision"], 0.5, f"precision of DDPM on {case}")
