@@ -10,7 +10,7 @@ import pytest
 import corollary
 
 ROOT = Path(corollary.__file__).parent
-# A room may import from the rooms before it, and from its own.
+# A package may import from the packages before it, and from itself.
 ORDER = [
     ["__init__"],
     ["errors"],

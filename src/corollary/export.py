@@ -1,4 +1,4 @@
-"""A fitted network as one ONNX graph: what goes in is what ``predict`` gets, what comes out is what it says.
+"""ONNX export: a fitted network as one graph from the inputs of ``predict`` to its outputs.
 
 The graph holds everything between the two: standardisation of the input, the network, the softmax, the scale of the targets.
 Only what is no arithmetic stays outside (reading files, splitting texts into tokens); the labels are in the metadata.

@@ -1,4 +1,4 @@
-"""What the commands print with."""
+"""Output of the command line: messages, tables, JSON, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``corollary demo``: what one can judge in two minutes, without a download; all of it in one ``index.html``."""
+"""``corollary demo``: a tour of the library in two minutes, without a download; results in one ``index.html``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo runs on: a table of customers as people have them, and tastes in food, both made up from a seed."""
+"""Synthetic data of the demo: a messy table of customers, and ratings of dishes."""
 
 from __future__ import annotations
 

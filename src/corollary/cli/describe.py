@@ -1,4 +1,4 @@
-"""What there is to say about a catalog entry."""
+"""Descriptions of a catalog entry and of the columns of a table, for the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which samples are learned from: the easy ones first."""
+"""Curriculum learning: the easy samples first."""
 
 from __future__ import annotations
 

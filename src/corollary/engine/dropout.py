@@ -1,4 +1,4 @@
-r"""Dropout: networks with units left out at random, and what they say together.
+r"""Dropout at prediction time: Monte-Carlo dropout, the mean and spread over random masks.
 
 With a mask :math:`Z` whose entries are kept with probability :math:`\pi = 1 - p`, a network with dropout is an ensemble of all
 networks with some units left out,

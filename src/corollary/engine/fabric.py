@@ -1,4 +1,4 @@
-"""Lightning Fabric for a run: the device, the precision, and how the processes talk to each other."""
+"""Lightning Fabric for a run: device, precision and communication between processes."""
 
 from __future__ import annotations
 

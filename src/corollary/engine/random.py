@@ -1,4 +1,4 @@
-"""Random numbers that belong to one fit, on every device it uses and in every thread.
+"""Random number generators of a fit, for every device and thread; the global ones are left as they were.
 
 What takes a ``torch.Generator`` gets a local one. torch's initialisers and dropout take none: they draw from the global
 generators, one per device. A :class:`Stream` is a state of those that takes their place while a module is called. A lock

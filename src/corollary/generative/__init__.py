@@ -1,4 +1,4 @@
-"""Models that make new data."""
+"""Generative models: VAE, normalising flow, GAN, score model, PixelCNN, diffusion."""
 
 from corollary.generative.ddpm import DDPM
 from corollary.generative.flow import Flow

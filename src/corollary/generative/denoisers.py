@@ -1,4 +1,4 @@
-r"""Networks that see a noisy sample and how noisy it is: for tables a perceptron, for images a U-Net.
+r"""Denoising networks, conditioned on the noise level: a perceptron for tables, a U-Net for images.
 
 The noise level :math:`t` is told by sines and cosines of geometric frequencies, passed through a small network, and
 added inside every block; a label is embedded and added to it. An extra label, the last, stands for "none".

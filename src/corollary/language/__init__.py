@@ -1,4 +1,4 @@
-"""Models of text.
+"""Language models: transformer, ELMo, BERT and its fine-tuned heads, GPT.
 
 Names are imported when first used.
 """

@@ -1,4 +1,4 @@
-r"""Loops whose sums stay in vector registers, written in LLVM's own terms because no compiler keeps them there.
+r"""Matrix-product kernels whose sums stay in vector registers, written as LLVM IR because compilers spill them.
 
 Each is made for a number of registers, and called from compiled code with arrays, offsets and strides, which
 count elements. A register holds as many numbers as fit into its bytes: ``REGISTER``, or ``WIDE`` where that is asked for.

@@ -1,4 +1,4 @@
-r"""Deep linear networks: how a product of matrices learns.
+r"""Deep linear networks: the learning dynamics of a product of matrices.
 
 On whitened inputs the loss of :math:`W = W_L \cdots W_1` is, up to a constant, :math:`\frac12 \lVert W - \Gamma \rVert_F^2`
 with :math:`\Gamma = \frac1n Y^\top X` (1), and

@@ -1,4 +1,4 @@
-"""The solvers of PCA that take one step, each ``(X, k) -> what PCA is made of``, and the data they see."""
+"""Direct solvers of PCA: LAPACK, covariance eigenvectors, block Krylov, ARPACK; and how the data are centred for them."""
 
 from __future__ import annotations
 

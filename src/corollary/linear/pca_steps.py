@@ -1,4 +1,4 @@
-r"""Principal components step by step: power iteration, gradient ascent, batches.
+r"""Iterative solvers of PCA: power iteration, gradient ascent, incremental batches.
 
 With :math:`C = A^\top A` of the centred rows :math:`A`:
 

@@ -1,4 +1,4 @@
-"""Are probabilities true? The expected calibration error of a classifier."""
+"""The expected calibration error: how far confidences of a classifier are from its accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samples are compared by: features of any network, any estimator, any function, or the numbers themselves."""
+"""Features by which samples are compared: of a network, an estimator, a function, or the numbers themselves."""
 
 from __future__ import annotations
 

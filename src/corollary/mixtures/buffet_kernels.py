@@ -1,4 +1,4 @@
-r"""Compiled sweeps over the rows of an Indian buffet with linear-Gaussian dishes.
+r"""Compiled Gibbs sweeps of the Indian buffet process with linear-Gaussian features (dishes).
 
 Given the other rows, the features :math:`A` have mean :math:`M` (K, d) and, in every column alike, covariance :math:`S`
 (K, K). A row :math:`x` with dishes :math:`z` that leaves or comes changes them by rank one. With

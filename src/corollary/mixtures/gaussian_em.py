@@ -1,4 +1,4 @@
-"""The learner of the Gaussian mixture: EM from several starts, by one of two ways to do the same sweep."""
+"""The learner of the Gaussian mixture: EM from several starts, by fast products or by careful differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""EM for a mixture of any component that can be fitted to weighted data.
+r"""Mixture models by EM, for any component with a weighted maximum-likelihood fit.
 
 .. math::
     p(x) = \sum_z \pi_z\, p(x; \theta_z), \qquad q_{tz} \propto \pi_z\, p(x_t; \theta_z), \qquad

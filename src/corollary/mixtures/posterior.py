@@ -1,4 +1,4 @@
-r"""What every mixture can do with the joint log-probabilities of a row and its component.
+r"""Base of the mixtures: labels, responsibilities and densities from joint log-probabilities of row and component.
 
 .. math::
     p(x) = \sum_z p(x, z), \qquad p(z \mid x) = \frac{p(x, z)}{p(x)}, \qquad \hat z = \arg\max_z p(x, z). \tag{1}

@@ -1,4 +1,4 @@
-r"""Compiled seating of customers at the tables of a Chinese restaurant.
+r"""Compiled Gibbs sweeps of the Chinese restaurant process: rows are customers, components are tables.
 
 A table keeps the posterior of its parameters in four arrays, row by row of :class:`Tables`:
 

@@ -1,4 +1,4 @@
-r"""What one can ask of topics: documents folded in, held-out perplexity, coherence; and the prior learned.
+r"""Base of the topic models: fold-in of new documents, held-out perplexity, coherence, and learning of the prior.
 
 A topic is a distribution :math:`p(w \mid z)` over words. Given topics, a document's mixture
 :math:`\theta = p(z \mid d)` is found by EM,

@@ -1,4 +1,4 @@
-"""Networks for tables, and anybody's modules as estimators."""
+"""Multi-layer perceptrons for tables, and any ``torch.nn.Module`` as an estimator."""
 
 from corollary.networks.mlp import MLPClassifier, MLPRegressor
 from corollary.networks.net import Net, NetClassifier, NetRegressor

@@ -1,4 +1,4 @@
-r"""Anybody's ``torch.nn.Module`` as an estimator, with everything that the engine gives.
+r"""Any ``torch.nn.Module`` as an estimator: classifier, regressor, or with an objective of your own.
 
 A module :math:`f_w` is trained by descending on the mean loss
 

@@ -1,4 +1,4 @@
-r"""Functions of sets: the same whatever the order of the elements.
+r"""Deep sets: permutation-invariant and -equivariant networks.
 
 Every permutation-invariant function of a set has the form
 

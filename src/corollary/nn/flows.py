@@ -1,4 +1,4 @@
-r"""Invertible layers: maps whose inverse and log-determinant are cheap, to build densities from.
+r"""Layers of normalising flows: invertible maps with a cheap inverse and log-determinant.
 
 A flow maps data :math:`x` to :math:`z = f(x)` with a simple density, so that by the change of variables
 

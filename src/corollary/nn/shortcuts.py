@@ -1,4 +1,4 @@
-r"""Shortcuts around a block: add what came in, or keep it beside what came out."""
+r"""Shortcut connections: residual (add the input) and dense (concatenate the input)."""
 
 from __future__ import annotations
 

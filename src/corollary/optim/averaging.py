@@ -1,4 +1,4 @@
-r"""Averages of the weights along a descent.
+r"""Averages of the weights over training: Polyak averaging and exponential moving averages.
 
 The last point of a stochastic descent jumps about the minimum; an average of the points does not. Polyak's and Ruppert's is
 the plain mean,

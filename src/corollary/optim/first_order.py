@@ -1,4 +1,4 @@
-r"""Two first-order methods that torch does not have: signs of gradients, and subgradients.
+r"""Two first-order methods that torch does not have: SignSGD and the subgradient method.
 
 *Sign descent* moves every parameter by the same amount,
 

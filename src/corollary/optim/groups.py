@@ -1,4 +1,4 @@
-"""What optimisers do before they move: call the closure, and collect the gradients of a group."""
+"""Helpers for the ``step`` of an optimiser: the loss of a closure, and the gradients of a parameter group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Optimisers that look at the loss more than once before they move: SVRG, Newton's method, the extragradient.
+r"""Optimisers that evaluate the loss more than once per step: SVRG, Newton's method, the extragradient method.
 
 Each finds a direction :math:`d` and moves by :math:`w' = w - \eta\, d`.
 

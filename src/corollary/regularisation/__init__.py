@@ -1,4 +1,4 @@
-"""Fewer errors on new data by other means than penalties: ensembles, distillation, transfer, self-supervision."""
+"""Better generalisation by other means than penalties: bagging, distillation, self-supervision, multi-task learning."""
 
 from corollary.regularisation.bagging import Bagging, BaggingClassifier, BaggingRegressor
 from corollary.regularisation.contrastive import ContrastivePredictiveCoding, info_nce

@@ -1,4 +1,4 @@
-"""What estimators that are made of other estimators share: members by name, their kind of data, their seeds, their runs."""
+"""Base of meta-estimators: members by name, their kind of data, their seeds, their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Distillation: a student that learns what a teacher thinks of every class, not only which one is right.
+r"""Knowledge distillation: a student learns the probabilities that a teacher gives to all classes.
 
 A teacher with logits :math:`v` says more with a temperature :math:`T > 1`, which brings out how it ranks the wrong classes,
 

@@ -1,4 +1,4 @@
-r"""Semi-supervised learning: few labels, many samples without.
+r"""Semi-supervised learning: self-training with pseudo-labels, and a consistency penalty.
 
 *Self-training*: a classifier learns the samples with labels, then takes its own answers for labels where it is sure,
 :math:`\max_k p(k \mid x) \ge \tau` (pseudo-labels), and learns again, until nothing new is sure. *Consistency*: a network is

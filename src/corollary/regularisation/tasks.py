@@ -1,4 +1,4 @@
-r"""Self-supervision by made-up tasks: labels that cost nothing, features that serve other tasks.
+r"""Self-supervised pretext tasks for images: rotation prediction and jigsaw patches.
 
 *Rotation*: every image :math:`x` is turned by :math:`0, 90, 180, 270` degrees, and the net says by how much,
 

@@ -1,4 +1,4 @@
-"""What each role shows: learning curves, groups, codes, samples, recommendations, forecasts, texts."""
+"""Sections of a report by role: learning curves, clusters, codes, samples, recommendations, forecasts, texts."""
 
 from __future__ import annotations
 

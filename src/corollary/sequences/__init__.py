@@ -1,4 +1,4 @@
-"""Sequences of any length: classes, tags, forecasts, waves, and sequences made from sequences.
+"""Models of sequences: classification, tagging, forecasting, waveforms, sequence-to-sequence.
 
 Names are imported when first used.
 """

@@ -1,4 +1,4 @@
-r"""What a forecaster takes off a series before a network reads it, and puts back after.
+r"""Preprocessing of series for a forecaster: logarithms, trend, season and covariates, removed before and put back after.
 
 Covariates go first: with changes :math:`\Delta x^t = x^t - x^{t-1}`,
 

@@ -1,4 +1,4 @@
-r"""Forecasts as they would have been: fitted to what was known at several points in time, and compared with what came.
+r"""Backtesting: forecasts from several points in time, compared with what came and with naive forecasts.
 
 From an origin :math:`t` the steps :math:`t + 1, \dots, t + h` are forecast (a rolling origin). Errors are in units of the
 series, and relative to the mean absolute change from step to step,

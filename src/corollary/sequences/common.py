@@ -1,4 +1,4 @@
-"""What the estimators on sequences share: the validation of inputs, the parameters, and evaluation in like lengths."""
+"""Base of the estimators on sequences: validation of inputs, parameters, evaluation in batches of similar lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The next values of series.
+r"""Forecasting of time series by exponential smoothing and a recurrent network.
 
 A series is smoothed first (:mod:`corollary.sequences.smoothing`): on logarithms where they fit better, its level, trend and
 season say what is expected, :math:`\mu^{t+1}`, and what comes instead are innovations :math:`e^t` of scale

@@ -1,4 +1,4 @@
-r"""Networks over sequences of any length.
+r"""Recurrent and convolutional networks over sequences of any length.
 
 A recurrent cell carries a state, a simple one as
 

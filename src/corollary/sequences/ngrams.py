@@ -1,4 +1,4 @@
-r"""Phrases of words scored linearly, beside a network.
+r"""A linear model of n-gram counts (tf-idf), whose scores are added to those of a network.
 
 A text has the counts :math:`n_f` of its phrases :math:`f` of one to g words, and of those the features
 

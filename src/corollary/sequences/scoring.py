@@ -1,4 +1,4 @@
-r"""How near translations come to references.
+r"""BLEU: the n-gram overlap of translations with references.
 
 With :math:`p_n` the share of the n-grams said that stand in a reference too, each counted at most as often as there,
 c the number of words said and r that of the references nearest in length,

@@ -1,4 +1,4 @@
-r"""Decoding: the best sequence that a step-wise model can say.
+r"""Beam search for step-by-step decoders.
 
 A beam keeps the k best beginnings by :math:`\sum_t \log p(y_t \mid y_{<t})` (1); ended ones compete by their sum
 divided by :math:`n^{\alpha}`, n the number of symbols, so that short answers are not favoured. An input is done once k

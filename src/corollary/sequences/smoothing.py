@@ -1,4 +1,4 @@
-r"""Exponential smoothing: the level, trend and season of a series, and what surprises them.
+r"""Exponential smoothing (Holt-Winters): level, trend and season of a series, and its innovations.
 
 With a period of :math:`m` steps, the next value is expected to be
 

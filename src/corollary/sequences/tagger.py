@@ -1,4 +1,4 @@
-r"""A class for every step of a sequence.
+r"""Sequence tagging: a label for every step of a sequence.
 
 The states :math:`h^t` of a :class:`~corollary.sequences.network.SequenceNetwork` are read out one by one,
 :math:`p(y^t \mid x) = \mathrm{softmax}(W h^t + b)_{y^t}` (1); steps of the padding have no part in the loss.

@@ -1,4 +1,4 @@
-r"""Texts as sequences of words or characters, and back.
+r"""Vocabularies: texts as sequences of word or character numbers, and back.
 
 Four numbers are kept: 0 pads, 1 begins and 2 ends a sequence, 3 stands for what ``fit`` has not seen.
 

@@ -1,4 +1,4 @@
-"""What the estimators on sets share: the validation of inputs, the scale of the features, and evaluation."""
+"""Base of the estimators on sets: validation of inputs, standardisation of features, evaluation."""
 
 from __future__ import annotations
 

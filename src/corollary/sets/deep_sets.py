@@ -1,4 +1,4 @@
-r"""Classes and numbers of sets.
+r"""Deep sets: classification and regression of sets by permutation-invariant networks.
 
 :math:`f(X) = \rho(\sum_{x \in X} \phi(x) / \bar m,\; \max_{x \in X} \mathrm{ReLU}(\phi(x)))` with two small networks,
 :class:`corollary.nn.DeepSets`, and the usual size :math:`\bar m` of a set; a set's result does not depend on the order of its

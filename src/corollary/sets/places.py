@@ -1,4 +1,4 @@
-r"""Whether it matters where a set lies and how large it is.
+r"""Whether targets depend on the position and the scale of a set: how its elements are to be described.
 
 Clouds of points come from anywhere and in any unit, and then place and size are noise that a network learns by heart; the
 prices of a basket are what matters. So the data are asked two questions. Sets are **moved** if their means differ by more than

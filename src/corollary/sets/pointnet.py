@@ -1,4 +1,4 @@
-r"""PointNet: classes and parts of clouds of points.
+r"""PointNet: classification and part segmentation of point clouds.
 
 A small network looks at a whole cloud and turns it, :math:`x_i \mapsto x_i T(X)` (1), points by a d x d matrix and features
 by a larger one that is kept near a rotation by

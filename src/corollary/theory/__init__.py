@@ -1,4 +1,4 @@
-"""What can be said of a model before or after it is trained.
+"""Theory of a given model: kernels, convergence, curvature, Lipschitz constants, generalisation bounds.
 
 Names are imported when first used.
 """

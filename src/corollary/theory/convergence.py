@@ -1,4 +1,4 @@
-r"""How fast descent converges on a given model and data, before it is run.
+r"""Constants of convergence of a model's loss: smoothness, strong convexity, condition number, edge of stability.
 
 At the present parameters the Hessian's extreme eigenvalues are the smoothness :math:`L` and the strong convexity
 :math:`\mu` (negative where the loss is not convex); their ratio is the condition :math:`\kappa = L / \mu`. Gradient descent

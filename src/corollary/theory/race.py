@@ -1,4 +1,4 @@
-r"""A race of optimisers on one's own model: the same start, the same number of gradients, the same luck.
+r"""Comparison of optimisers on your own model: the same start, seed and number of gradient evaluations.
 
 The unit of cost is one gradient of one sample. An optimiser that looks twice at a batch (SVRG, the extragradient) pays twice, one
 that looks at all the data (gradient descent, L-BFGS, Newton) pays for all of it, a product with the Hessian counts as two

@@ -1,4 +1,4 @@
-r"""What theorems promise of an optimiser on a model and data, beside what it does.
+r"""Convergence rates: what theorems guarantee for an optimiser on a model and data, beside what is measured.
 
 The loss :math:`f = \frac1n \sum_i f_i` is strongly convex, :math:`\mu \le \nabla^2 f \le L`, between the start :math:`w_0`
 and the minimum :math:`w^*`, which are measured; :math:`\kappa = L/\mu` is its condition, :math:`\delta_t = f(w_t) - f^*` the

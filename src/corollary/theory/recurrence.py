@@ -1,4 +1,4 @@
-r"""How gradients travel through time.
+r"""Vanishing and exploding gradients of recurrent networks.
 
 For :math:`z^{k+1} = \phi(U z^k + V x^{k+1})` the chain rule gives
 

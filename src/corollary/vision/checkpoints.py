@@ -1,4 +1,4 @@
-"""From transformers' names of weights and activations to those here."""
+"""Weights of image models of transformers, renamed to our modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Classes of images, by any of the nets.
+r"""Image classification by any of the nets.
 
 Images are standardised channel by channel with the statistics of the training images, inside the module, so that
 ``module_`` takes pixels in [0, 1]. The loss is the mean cross-entropy of the net's logits :math:`f`,

@@ -1,4 +1,4 @@
-"""What the nets for images share: features, then a head; and how they fit small images."""
+"""Base of the image networks: features, then a head; and how published layouts adapt to small images."""
 
 from __future__ import annotations
 

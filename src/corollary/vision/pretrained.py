@@ -1,4 +1,4 @@
-"""Images classified, and segmented, from weights that others have trained: a checkpoint of transformers as an estimator."""
+"""Pre-trained image classifiers and segmenters: a checkpoint of transformers as an estimator."""
 
 from __future__ import annotations
 

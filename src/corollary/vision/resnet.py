@@ -1,4 +1,4 @@
-r"""ResNet: blocks that learn what to add to their input.
+r"""ResNet: a deep convolutional network of residual blocks.
 
 .. math:: y = \mathrm{ReLU}(S x + F(x)), \tag{1}
 

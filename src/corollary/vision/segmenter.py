@@ -1,4 +1,4 @@
-r"""A class for every pixel.
+r"""Semantic segmentation: a class for every pixel.
 
 The net puts out logits :math:`f(x)` for each pixel; the loss is the mean cross-entropy over pixels. Masks are
 compared by intersection over union, for each class :math:`k` over all pixels of all images:
@@ -46,7 +46,7 @@ def intersection_over_union(y_true: Any, y_pred: Any, classes: Any) -> np.ndarra
 
 
 class Segmenter(BaseImageEstimator):
-    """Find the class of every pixel with a U-Net, or with a SegFormer that others have trained.
+    """Segment images (a class for every pixel) with a U-Net, or with a pre-trained SegFormer.
 
     Batch size and epochs follow from the number of images (:mod:`corollary.engine.budget`), and other views of images and
     masks are shown, moved by some pixels and mirrored where no class keeps to one side (:mod:`corollary.vision.views`).

@@ -1,4 +1,4 @@
-r"""U-Net: down to see widely, up again to see sharply.
+r"""U-Net: an encoder-decoder network for segmentation, with skip connections.
 
 On the way down, :math:`L` times: two 3 x 3 convolutions, then a 2 x 2 maximum that halves the sides while the
 channels double. On the way up, :math:`L` times: a transposed 2 x 2 convolution that doubles the sides, the

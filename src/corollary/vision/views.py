@@ -1,4 +1,4 @@
-r"""Which other views of an image keep its label: what augmentation the data allow.
+r"""Choice of the augmentation that the data allow: which flips and shifts keep the label of an image.
 
 Small shifts keep nearly every label. Mirroring keeps those of animals and clothes, and not those of digits or of arrows, so
 the labels are asked: ridge regression on features of small random filters, fitted to one half of the images, classifies the
