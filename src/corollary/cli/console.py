@@ -65,4 +65,4 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], title: str | N
     for row in rows:
         grid.add_row(*("" if cell is None else str(cell) for cell in row))
     wide = None if sys.stdout.isatty() else 160
-    Console(width=wide).print(grid)
+    Console(width=wide, markup=False, emoji=False).print(grid)  # names of columns have brackets: length [mm]

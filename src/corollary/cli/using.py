@@ -125,7 +125,7 @@ def predict_with(
     if table is None:
         raise errors.value("predict", "the model must predict, transform or recall", type(model).__name__)
     names, columns, array = table(model, dataset)
-    names, columns = _marked(names, columns, given, reading)
+    names, columns = _marked(names, columns, dataset if dataset.kind == "sequence" else given, reading)
     write_columns(out, names, columns, array)
     return f"{len(columns[0])} rows of {', '.join(names[:4])}{' …' if len(names) > 4 else ''} in {out}"
 
@@ -183,6 +183,7 @@ def _compare_told(told: dict[str, str], learned: Any) -> None:
 def _marked(names: list[str], columns: list[Any], given: Any, reading: Any) -> tuple[list[str], list[Any]]:
     """Put what names the rows first, files, nodes or the ids of the data, so that predictions can be joined with them."""
     marks = {"file": given.extra["files"]} if "files" in given.extra else {}
+    marks |= {"series": given.extra["names"]} if given.kind == "sequence" and "names" in given.extra else {}
     if given.kind == "graph" and names[0] != "source":
         nodes = given.extra.get("nodes", getattr(given.X, "nodes", None))
         marks |= {"node": np.arange(len(given)) if nodes is None else nodes}

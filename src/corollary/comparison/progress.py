@@ -32,6 +32,7 @@ def bar(wanted: bool | None, total: int, task: str, metric: str) -> Iterator[Cal
             console.print(
                 f"  split {trial.part + 1}  {trial.rival}: {said}  ({trial.seconds:.1f} s{stopped})",
                 highlight=False,
+                markup=False,  # an error may have brackets
             )
             progress.advance(line)
 

@@ -6,9 +6,9 @@ encoding                  UTF-8, UTF-16 or UTF-32 (by its mark or its zero bytes
 separator                 the one of ``, ; tab |`` that cuts the first lines into equally many fields;
                           blanks if nothing else does and all fields are numbers
 decimal sign              a comma if fields such as ``3,14`` say so and commas do not separate
-header                    the first line, unless it looks like the lines below it; the first two if both hold names
+header                    the first line, unless it looks like the lines below it; two or three if they hold names and units
 lines above the header    left out if they hold a single field or far fewer than the table has columns, or begin
-                          with ``#``; the last of these may be the names
+                          with ``#``; the last of these may be the names; further lines in or below the table may then too
 lines below the table     left out if they hold a single field
 gaps                      empty fields and :data:`GAPS`
 codes                     digits with leading zeros (``01234``) stay text
@@ -44,7 +44,7 @@ __all__ = [
     "dialect_of",
     "joined_names",
     "read_delimited",
-    "two_rows_of_names",
+    "rows_of_names",
     "without_title",
 ]
 
@@ -86,6 +86,7 @@ _NO_NAMES = {*GAPS, "NA", "N/A", "NULL", "null", "None", "#N/A", "<NA>"}
 _HEAD = 2**16  # bytes that are looked at
 _LONGEST = 2**22  # bytes of a header
 _FIELD = 16  # bytes that a field takes beside its text: where it begins, and its value
+_UNIT = 10  # letters of a unit
 _LINES = 50  # lines that tell the separator
 _MANY = 500  # lines that tell the rest
 _SEPARATORS = (",", ";", "\t", "|")
@@ -107,6 +108,7 @@ class Dialect:
     skip: int  # lines above the header or the first row
     codes: tuple[str, ...] = ()  # columns of digits with leading zeros
     plain: bool = False  # whether all fields of the head are numbers or empty
+    comments: bool = False  # whether lines above the table begin with #, and so may others
 
 
 def read_delimited(
@@ -165,7 +167,8 @@ def dialect_of(
     noted = _comments(lines)
     comment, lines = lines[noted - 1][1:] if noted else "", lines[noted:]
     tabbed = name.lower().split(".")[-1] in ("tsv", "tab") or ".tsv." in name.lower()
-    separator = "\t" if tabbed else _separator(lines[:_LINES], separators, name)
+    clean = [line for line in lines[:_LINES] if not (noted and line.startswith("#"))]
+    separator = "\t" if tabbed else _separator(clean, separators, name)
     telling = lines[:_LINES] if _numbers_only(lines[_LINES:_MANY], separator) else lines[:_MANY]
     numbered = [(row, i) for row, i in _rows(telling, separator, name) if any(map(str.strip, row))]
     if not numbered:
@@ -173,8 +176,11 @@ def dialect_of(
             "load", f"{name} must have at least one field that is not empty", "separators only"
         )
     skip, rows = without_title(numbered)
-    if two_rows_of_names(rows):
-        skip, rows = numbered[-len(rows)][1], [joined_names(*rows[:2]), *rows[2:]]
+    if (deep := rows_of_names(rows)) > 1:
+        skip = numbered[deep - 2 - len(rows)][1]
+        rows = [joined_names(*rows[:deep]), *rows[deep:]]
+    if noted:
+        rows = [*rows[:1], *(row for row in rows[1:] if not row[0].startswith("#"))]
     names, header = column_names(rows)
     if not header and comment:
         given = next(_rows([comment.strip()], separator, name))[0]
@@ -185,7 +191,7 @@ def dialect_of(
     codes = tuple(n for n, fields in zip(names, columns) if _are_codes(fields))
     decimal = _decimal(below, separator)
     plain = not codes and separator in _SEPARATORS and decimal == "." and _all_numbers(below)
-    return Dialect(encoding, separator, decimal, names, header, skip + noted, codes, plain)
+    return Dialect(encoding, separator, decimal, names, header, skip + noted, codes, plain, bool(noted))
 
 
 def _numbers_only(lines: list[str], separator: str) -> bool:
@@ -288,32 +294,46 @@ def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
     return names, True
 
 
-def two_rows_of_names(rows: list[list[str]]) -> bool:
-    """Whether the first two rows hold words only, and the second stands above values: ``Blood,,Urine,`` above ``Na,K,Na,K``."""
-    if len(rows) < 4 or len(rows[0]) != len(rows[1]):
+def rows_of_names(rows: list[list[str]]) -> int:
+    """Return how many of the first rows hold names: up to three of words only, the last of which stands above values.
+
+    ``Blood,,Urine,`` may stand above ``Na,K,Na,K``, and below them units, ``mmol,mmol,mmol,mmol``.
+    """
+    return next((deep for deep in (3, 2) if _are_names(rows[:deep], rows[deep:])), 1)
+
+
+def _are_names(over: list[list[str]], below: list[list[str]]) -> bool:
+    """Whether rows are names in several lines: the last names nearly all columns, or has units of the columns of numbers."""
+    last = over[-1]
+    if len(below) < 2 or any(len(row) != len(last) or not any(map(str.strip, row)) for row in over):
         return False
-    first, second, below = rows[0], rows[1], rows[2:]
-    named = [i for i, field in enumerate(second) if field.strip()]
-    marks = sum(field.strip() in _NO_NAMES for field in second)  # Na may be sodium
-    values = any(_is_value(field) and field.strip() not in _NO_NAMES for field in (*first, *second))
-    if values or 2 * marks > len(second) or not any(map(str.strip, first)) or len(named) < len(second) - 1:
+    marks = sum(field.strip() in _NO_NAMES for field in last)  # Na may be sodium
+    fields = (field.strip() for row in over for field in row)
+    if 2 * marks > len(last) or any(_is_value(field) and field not in _NO_NAMES for field in fields):
         return False
+    named = [i for i, field in enumerate(last) if field.strip()]
     filled = ([row[i] for row in below if len(row) > i and row[i].strip()] for i in named)
     above = [sum(map(_is_value, fields)) >= 0.9 * len(fields) for fields in filled]
-    return sum(above) > len(above) / 2
+    if len(named) >= len(last) - 1:
+        return sum(above) > len(above) / 2
+    units = all(len(last[i].strip()) <= _UNIT and last[i].strip() not in _NO_NAMES for i in named)
+    return units and len(named) > 1 and all(above) and all(map(str.strip, over[-2]))
 
 
-def joined_names(over: list[str], under: list[str]) -> list[str]:
-    """Return the names in two rows as one; a name that was merged counts for the columns to its right.
+def joined_names(*over: list[str]) -> list[str]:
+    """Return the names in several rows as one; a name that was merged counts for the columns to its right.
+
+    It does so up to the next name, in its own row or one above.
 
     >>> joined_names(["Blood", "", "Urine"], ["Na", "K", "Na"])
     ['Blood Na', 'Blood K', 'Urine Na']
     """
-    names, last = [], ""
-    for upper, lower in zip(over, under):
-        last = upper.strip() or last
-        names.append(" ".join(part for part in (last, lower.strip()) if part))
-    return names
+    rows = [[field.strip() for field in row] for row in over]
+    for i, row in enumerate(rows[:-1]):
+        begins = [any(above[j] for above in over[: i + 1]) for j in range(len(row))]
+        for j in range(1, len(row)):
+            row[j] = row[j] if begins[j] else row[j - 1]
+    return [" ".join(filter(None, parts)) for parts in zip(*rows)]
 
 
 def _is_value(field: str) -> bool:
@@ -394,6 +414,8 @@ def _parsed(path: Path, dialect: Dialect, as_text: Any) -> Any:
 
 
 def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
+    if dialect.comments and _comments_below(path, dialect):
+        return _uncommented(path, dialect, options)
     if dialect.separator not in (" ", "::") and not is_packed(path):  # pandas is quickest with a path
         where: dict[str, Any] = {"skiprows": dialect.skip, "header": 0 if dialect.header else None}
         where |= {"encoding": dialect.encoding, "compression": None}
@@ -412,6 +434,26 @@ def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
             return _read_csv(text, {**options, "low_memory": False})
         cut: Callable[[str], str] = _tabbed if dialect.separator == " " else _single
         return _read_csv(io.StringIO("".join(map(cut, text))), {**options, "sep": "\t", "low_memory": False})
+
+
+def _comments_below(path: Path, dialect: Dialect) -> bool:
+    """Whether lines in or below the table begin with ``#``."""
+    with opened(path) as file, _as_text(file, dialect) as text:
+        _to_first_row(text, dialect, path.name)
+        return any(line.startswith("#") for line in text)
+
+
+def _uncommented(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
+    """Return the rows of a file between whose lines stand comments."""
+    cut = {" ": _tabbed, "::": _single}.get(dialect.separator, str)
+    with (
+        opened(path, b"\n" + dialect.separator[:1].encode(), _FIELD) as file,
+        _as_text(file, dialect) as text,
+    ):
+        _to_first_row(text, dialect, path.name)
+        lines = "".join(cut(line) for line in text if not line.startswith("#"))
+    separator = dialect.separator if len(dialect.separator) == 1 and dialect.separator != " " else "\t"
+    return _read_csv(io.StringIO(lines), {**options, "sep": separator, "low_memory": False})
 
 
 def _read_csv(source: Any, options: dict[str, Any]) -> Any:
@@ -495,7 +537,7 @@ def _check_rows(path: Path, dialect: Dialect) -> int:
     with opened(path) as file, _as_text(file, dialect) as text:
         for row, line in _rows(text, dialect.separator, path.name):
             short = dialect.header and len(row) == wide - 1 and not dialect.names[-1]  # the header itself
-            if line <= dialect.skip or not row:
+            if line <= dialect.skip or not row or (dialect.comments and row[0].startswith("#")):
                 continue
             if len(row) == 1 and wide > 2:
                 notes.append(line)

@@ -4,8 +4,8 @@ A column is one of numbers if nearly all of its strings are, up to a sign or cod
 separators of thousands, and :data:`~corollary.data.delimited.GAPS`; ``(5)`` and ``5-`` are negative, and a few bounds such as
 ``<0.5`` count as the bound. ``1,234`` counts as a thousand unless other values of the column, or the file, have a decimal
 comma. A column is one of dates if one format of :data:`FORMATS` fits, or two of them (``ISO8601|%d/%m/%Y``); months may have
-German, French, Spanish, Italian, Dutch or Portuguese names. What was found is kept as plain values
-(``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
+German, French, Spanish, Italian, Dutch or Portuguese names. Durations are numbers of seconds. What was found is kept as plain
+values (``{"kind": "date", "format": "%d.%m.%Y"}``) and applied to new data as it is.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ _DAYS += (
     "%b-%y",
     "%Y %b",
 )
-_HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M:%S %p %z", "%H:%M:%S %z")
+_ZONE = re.compile(r"\s*(?:GMT|UTC)(?:([+-]\d{1,2})(?::?(\d{2}))?)?$")  # of Google's forms and BigQuery
 FORMATS = ("ISO8601", "quarter", *_DAYS, *_HOURS)
 _TWINS = {"%m/%d/%Y": "%d/%m/%Y", "%m-%d-%Y": "%d-%m-%Y", "%m/%d/%y": "%d/%m/%y"}
 _ENGLISH = (
@@ -165,7 +166,9 @@ def _typed(column: Any, told: Reading, decimal: str) -> tuple[Any, Reading]:
         return dates(column, told) if not told.get("format") else _with(dates(column, told)[0], told)
     if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
         return column, told
-    if str(column.dtype) == "category" or str(column.dtype).startswith(("timedelta", "period")):
+    if str(column.dtype).startswith("timedelta"):
+        return numbers(column, told), {**told, "kind": "number"}
+    if str(column.dtype) == "category" or str(column.dtype).startswith("period"):
         return column, told
     column = _plain(column)
     if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
@@ -296,6 +299,8 @@ def numbers(column: Any, how: Reading) -> Any:
 
     if column.dtype == np.float64:
         return _finite(column)
+    if str(column.dtype).startswith("timedelta"):
+        return column.dt.total_seconds()
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
         plain = str(column.dtype) != "category"
         return _finite(column.astype("float64") if plain else pd.to_numeric(column, errors="coerce"))
@@ -412,8 +417,15 @@ def _parse(values: Any, form: str) -> Any:
             + ((months[1].astype(float) - 1) * 3 + 1).astype("Int64").astype("str").str.zfill(2)
         )
         form = "%Y-%m"
+    if (form == "ISO8601" or "%z" in form) and values.str.contains("GMT|UTC").any():
+        values = values.str.replace(_ZONE, _offset, regex=True)
     parsed = pd.to_datetime(values, format=form, errors="coerce", utc=True)
     return parsed.dt.tz_localize(None)
+
+
+def _offset(found: re.Match[str]) -> str:
+    """Return a time zone as the hours and minutes that it is ahead: `` +01:00`` for GMT+1."""
+    return f" {int(found[1] or 0):+03d}:{found[2] or '00'}"
 
 
 def dates(column: Any, how: Reading) -> tuple[Any, Reading]:

@@ -19,6 +19,7 @@ from corollary.data.graphs import divided
 from corollary.data.limits import allow
 from corollary.data.node_tables import from_frames
 from corollary.data.ratings import times_of
+from corollary.data.series import as_series, has_dates
 from corollary.data.splitting import subset
 
 __all__ = ["from_arrays", "from_memory", "no_target", "with_target"]
@@ -56,6 +57,10 @@ def from_memory(
         return tables.as_table(frame, name, target, columns=columns)
     if frame is not None and kind == "text":
         return texts.text_column(frame, name, target, "")
+    if frame is not None and kind == "sequence":
+        dated = tables.as_table(frame, name, target, columns=columns)
+        if has_dates(dated):
+            return as_series(dated, {})
     no_target(target, name)
     kind = kind or _kind_of(source)
     X = _canonical(source, kind)

@@ -1,8 +1,8 @@
 """Tables with dates as series: one step a row, at even distances, one series for every name.
 
 The date column, the distance of the steps and the column that names series are found in the table and kept as plain
-values, so that new tables are read alike. Steps that are missing, and gaps in a column, are filled in along a straight line,
-with a word about how many.
+values, so that new tables are read alike. A few rows that repeat a date are averaged. Steps that are missing, and gaps in a
+column, are filled in along a straight line, with a word about how many.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["as_series", "following", "has_dates"]
 DAY = 86400.0  # seconds
 # Steps of the calendar, whose seconds vary: the range of their lengths in days, and pandas' name of the period.
 CALENDAR = {"month": (27.5, 31.5, "M"), "quarter": (89.0, 93.0, "Q"), "year": (364.0, 367.0, "Y")}
+SOME = 0.1  # share of the rows that may repeat a date of their series, and are averaged
 _TIME = re.compile(
     r"time|date|year|month|week|day|hour|quarter|period|step|^t$|^$|^unnamed|^index$", re.IGNORECASE
 )
@@ -38,7 +39,8 @@ def as_series(dataset: Dataset, reading: Reading) -> Dataset:
     """Return a table with a date column as a list of series (t, d), oldest step first.
 
     ``extra`` holds the ``dates`` of every step, the ``names`` of the series, and how far apart steps are (``frequency``); a
-    target is what shall be forecast, and everything else is left out.
+    target is what shall be forecast, and everything else is left out. A target that is the same in all rows of a series, and
+    not in all series, is one of the series: its class, or a number that belongs to it.
     """
     known = reading.get("series", {})
     frame = _frame(dataset)
@@ -47,9 +49,15 @@ def as_series(dataset: Dataset, reading: Reading) -> Dataset:
         do = "Give the table a column of dates (--column NAME=date), or pass a list of arrays."
         raise errors.value("load", "a table that becomes series must have a date column", dataset.name, do)
     frame = _with_target(dataset, frame)
+    frame = _said(frame[frame[date].notna()].drop_duplicates(), frame, "repeat another and are left out")
     name = known["name"] if known else _name_column(frame, date)
-    values = known.get("values") or _value_columns(dataset, frame, date, name)
-    frame = frame[frame[date].notna()]
+    labels = _labels(dataset, frame, name)
+    if labels is not None:
+        frame = frame.drop(columns=frame.columns[-1])
+    values = known.get("values") or _value_columns(dataset, frame, date, name, labels is not None)
+    frame = _said(
+        _averaged(frame, date, name, values), frame, "repeat a date of their series; means are taken"
+    )
     groups = (
         {"": frame} if name is None else {str(key): part for key, part in frame.groupby(name, sort=False)}
     )
@@ -62,14 +70,16 @@ def as_series(dataset: Dataset, reading: Reading) -> Dataset:
     if filled:
         text = f"load: {filled} missing values of {dataset.name!r} are filled in along straight lines between their neighbours."
         warnings.warn(text, errors.CorollaryWarning, stacklevel=3)
-    extra = {**dataset.extra, "dates": [part[1] for part in found.values()], "frequency": step}
+    extra = {**dataset.extra}
+    if labels is None:  # whole series are not forecast
+        extra |= {"dates": [part[1] for part in found.values()], "frequency": step}
     extra |= {"names": list(found)} if name is not None else {}
     learned = {"date": str(date), "name": name, "values": [str(v) for v in values], "step": step}
     extra["reading"] = {**dataset.extra.get("reading", {}), "series": learned}
     return replace(
         dataset,
         X=[part[0] for part in found.values()],
-        y=None,
+        y=None if labels is None else np.array([labels[key] for key in found]),
         kind="sequence",
         feature_names=list(values),
         extra=extra,
@@ -143,10 +153,46 @@ def _with_target(dataset: Dataset, frame: Any) -> Any:
     return frame.assign(**{name: np.asarray(dataset.y)})
 
 
-def _value_columns(dataset: Dataset, frame: Any, date: Any, name: Any) -> list[Any]:
+def _labels(dataset: Dataset, frame: Any, name: Any) -> dict[str, Any] | None:
+    """Return the target of each series, if it has one for all its rows and they differ; None if it varies within them."""
+    if dataset.y is None:
+        return None
+    target = frame.columns[-1]
+    if (
+        name is not None
+        and (frame.groupby(name)[target].nunique() == 1).all()
+        and frame[target].nunique() > 1
+    ):
+        return {str(key): value for key, value in frame.groupby(name)[target].first().items()}
+    if np.asarray(dataset.y).dtype.kind not in "iufb":
+        do = "Give the series names in a column, and every series one class."
+        got = f"{dataset.y[0]!r} and others within one series"
+        raise errors.value(
+            "load", "what is forecast must be a number, or each series must be of one class", got, do
+        )
+    return None
+
+
+def _averaged(frame: Any, date: Any, name: Any, values: list[Any]) -> Any:
+    """Return a frame with each date of a series once, where few occur again."""
+    by = [date] if name is None else [name, date]
+    if not frame.duplicated(by).any():
+        return frame
+    return frame.groupby(by, sort=False, as_index=False)[values].mean()
+
+
+def _said(found: Any, frame: Any, what: str) -> Any:
+    """Return what is left of a frame, with a word about rows that were joined."""
+    if len(found) < len(frame):
+        text = f"load: {len(frame) - len(found)} of {len(frame)} rows {what}."
+        warnings.warn(text, errors.CorollaryWarning, stacklevel=4)
+    return found
+
+
+def _value_columns(dataset: Dataset, frame: Any, date: Any, name: Any, labelled: bool) -> list[Any]:
     from pandas.api import types
 
-    if dataset.y is not None:
+    if dataset.y is not None and not labelled:
         return [frame.columns[-1]]
     numeric = [c for c in frame.columns if types.is_numeric_dtype(frame[c].dtype) and c not in (date, name)]
     if not numeric:
@@ -158,10 +204,17 @@ def _name_column(frame: Any, date: Any) -> Any:
     """Return the column that names series, where dates occur more than once: with it, each occurs once."""
     if not frame[date].duplicated().any():
         return None
-    for c in frame.columns:
-        few = frame[c].nunique() <= len(frame) // 2
-        if c != date and few and frame[c].dtype.kind not in "fM" and not frame.duplicated([date, c]).any():
-            return str(c)
+    able = [
+        c
+        for c in frame.columns
+        if c != date and frame[c].nunique() <= len(frame) // 2 and frame[c].dtype.kind not in "fM"
+    ]
+    again = {c: int(frame.duplicated([date, c]).sum()) for c in able}
+    best = min(again, key=again.__getitem__, default=None)
+    if best is not None and again[best] <= SOME * len(frame):
+        return str(best)
+    if frame[date].duplicated().sum() <= SOME * len(frame):
+        return None
     twice = frame[date][frame[date].duplicated()].iloc[0]
     do = "Give the series names in a column, or sum the rows of a date first."
     raise errors.value("load", "each series must have a date once", f"{twice} more than once", do)

@@ -246,7 +246,42 @@ def _read_parquet(path: Path) -> Any:
     allow(path.name, unpacked + 8 * facts.num_rows * facts.num_columns, of=path.stat().st_size)
     if (repeated := _guarded(lambda: _repeated(path, facts), path, "a Parquet file")) is not None:
         allow(path.name, repeated, of=0)
-    return _guarded(lambda: pd.read_parquet(path), path, "a Parquet file")
+    return _unnested(_guarded(lambda: pd.read_parquet(path), path, "a Parquet file"), path)
+
+
+def _unnested(frame: Any, path: Path) -> Any:
+    """Return a frame with columns ``a.b`` for the fields of records, and ``a.0``, ``a.1`` for lists of equally many numbers."""
+    import pandas as pd
+
+    parts, nested = [], False
+    for name in frame.columns:
+        inner = _inner(frame[name])
+        nested = nested or inner is not None
+        parts.append(frame[name] if inner is None else inner.add_prefix(f"{name}."))
+    if not nested:
+        return frame
+    _check_size(path, len(frame), sum(part.shape[1] if part.ndim == 2 else 1 for part in parts))
+    return pd.concat(parts, axis=1)
+
+
+def _inner(column: Any) -> Any:
+    """Return the frame that a column of records or of lists of numbers is, or None."""
+    import pandas as pd
+
+    known = column.dropna() if column.dtype == object else column[:0]
+    if not len(known):
+        return None
+    if all(isinstance(value, dict) for value in known):
+        records = [value if isinstance(value, dict) else {} for value in column]
+        return pd.json_normalize(records).set_axis(column.index)
+    if not all(isinstance(value, np.ndarray | list) for value in known):
+        return None
+    rows = (
+        [np.asarray(value) for value in known] if len({*map(len, known)}) == 1 and len(known.iloc[0]) else []
+    )
+    if not rows or any(row.ndim != 1 or row.dtype.kind not in "iuf" for row in rows):
+        return None
+    return pd.DataFrame(np.stack(rows), index=known.index).reindex(column.index)
 
 
 def _repeated(path: Path, facts: Any) -> int | None:
@@ -300,7 +335,7 @@ def _records(read: Callable[[], Any], path: Path) -> Any:
     found = _guarded(read, path, "JSON: one object per line, or a list of objects")
     if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
         _check_size(path, len(found), len(set().union(*map(_names, found))))
-        return pd.json_normalize(found)
+        return _unnested(pd.json_normalize(found), path)
     if (
         isinstance(found, dict)
         and found

@@ -1,8 +1,8 @@
 """Excel workbooks as frames: a sheet as people keep them, with a title above the table and names in two rows.
 
 Rows above the table that hold a single cell are left out, and so are empty rows and columns. The names of the columns stand
-in the first row; if the second holds words too, above columns of numbers, both are the names (``blood Na``): cells that were
-merged in the first row count for all columns below them.
+in the first row; if one or two more hold words too, above columns of numbers, all are the names (``blood Na mmol/l``): cells that
+were merged count for all columns below them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from corollary import errors
-from corollary.data.delimited import column_names, joined_names, two_rows_of_names, without_title
+from corollary.data.delimited import column_names, joined_names, rows_of_names, without_title
 
 __all__ = ["extent", "sheet"]
 
@@ -80,8 +80,8 @@ def _table(raw: Any) -> Any:
     cells = [["" if v != v or v is None else str(v) for v in row] for row in raw.head(_HEAD).to_numpy(object)]
     skip, rows = without_title([(row, i) for i, row in enumerate(cells, 1)])
     raw = raw.iloc[skip:]
-    two = two_rows_of_names(rows)
-    names, above = column_names([joined_names(*rows[:2]), *rows[2:]] if two else rows)
-    body = raw.iloc[2 if two else int(above) :].reset_index(drop=True)
+    deep = rows_of_names(rows)
+    names, above = column_names([joined_names(*rows[:deep]), *rows[deep:]] if deep > 1 else rows)
+    body = raw.iloc[deep if deep > 1 else int(above) :].reset_index(drop=True)
     names = [name or f"x{i}" for i, name in enumerate(names)]
     return body.set_axis(names, axis=1).infer_objects()

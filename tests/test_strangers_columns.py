@@ -1,0 +1,189 @@
+"""Columns, headers and series as people's programs write them: units, comments, nested Parquet, zones, logs in long form."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from corollary import data
+from corollary.data import Dataset
+from corollary.data.delimited import joined_names, rows_of_names
+
+ROWS = [["P-1", "80,1", "60", "3", "2,10", "good"], ["P-2", "79,9", "61", "2", "2,00", "bad"]] * 4
+DEEP = [["Sample", "Heat", "", "Pressure", "", "Result"], ["", "in", "out", "in", "out", ""]]
+UNITS = ["No.", "°C", "°C", "bar", "bar", "good/bad"]
+
+
+def test_names_in_three_rows_with_units_in_the_last(tmp_path):
+    """The second and third were rows of values, and their words one more class."""
+    names = [
+        "Sample No.",
+        "Heat in °C",
+        "Heat out °C",
+        "Pressure in bar",
+        "Pressure out bar",
+        "Result good/bad",
+    ]
+    assert joined_names(*DEEP, UNITS) == names
+    assert rows_of_names([*DEEP, UNITS, *ROWS]) == 3
+    lines = [";".join(row) for row in [*DEEP, UNITS, *ROWS]]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    found = data.load(tmp_path / "t.csv", target=names[-1])
+    assert found.feature_names == names[:-1] and set(found.y) == {"good", "bad"}
+    assert found.X["Heat in °C"].tolist()[:2] == [80.1, 79.9]
+    sheet = pd.DataFrame([*DEEP, UNITS, *ROWS]).replace("", None)
+    sheet.to_excel(tmp_path / "t.xlsx", header=False, index=False)
+    assert data.load(tmp_path / "t.xlsx", target=names[-1]).feature_names == names[:-1]
+
+
+def test_units_below_the_names_where_there_are_some(tmp_path):
+    (tmp_path / "t.csv").write_text("id;heat;force;kind\n;°C;kN;\na;1,5;2;x\nb;2,5;3;y\nc;3,5;4;x\n")
+    found = data.load(tmp_path / "t.csv")
+    assert found.feature_names == ["id", "heat °C", "force kN", "kind"] and len(found) == 3
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            ["a", "b", "c"],
+            ["x", "", "u"],
+            ["1", "2", "v"],
+            ["2", "3", "u"],
+        ],  # one word above numbers is a slip
+        [["a", "b"], ["1", "x"], ["2", "y"], ["3", "z"]],
+        [["name", "size", "age"], ["ann", "", ""], ["bob", "1", "2"], ["eve", "2", "3"]],
+    ],
+)
+def test_a_first_row_with_gaps_is_no_row_of_units(rows):
+    assert rows_of_names(rows) == 1
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t", " "])
+def test_comments_between_the_rows_of_a_file_that_begins_with_some(tmp_path, separator):
+    lines = ["# LabTool 3", "# by Jörg", "a b", "1 2", "3 4", "# calibrated, again; now", "5 6", "# end"]
+    text = "\n".join(line if line.startswith("#") else line.replace(" ", separator) for line in lines)
+    (tmp_path / "log.csv").write_text("\ufeff" + text, encoding="utf-8")
+    found = data.load(tmp_path / "log.csv")
+    assert found.X.tolist() == [[1, 2], [3, 4], [5, 6]] and found.feature_names == ["a", "b"]
+
+
+def test_colours_in_a_file_without_comments_above_stay(tmp_path):
+    (tmp_path / "t.csv").write_text("colour,n\n#ff0000,1\n#00ff00,2\n#ff0000,3\n")
+    assert data.load(tmp_path / "t.csv").X["colour"].tolist() == ["#ff0000", "#00ff00", "#ff0000"]
+
+
+def test_records_vectors_and_durations_of_parquet_are_columns(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "info": [{"w": 1.5, "k": {"z": "x"}}, None, {"w": 2.5, "k": {"z": "y"}}],
+            "emb": [np.array([1.0, 2.0]), np.array([3.0, 4.0]), None],
+            "tags": [["a"], ["a", "b"], []],
+            "took": pd.to_timedelta([60, 90, 120], unit="s"),
+        }
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = data.load(tmp_path / "t.parquet")
+    assert found.feature_names == ["info.w", "info.k.z", "emb.0", "emb.1", "tags", "took"]
+    assert found.X["took"].tolist() == [60, 90, 120]
+    assert np.array_equal(found.X[["emb.0", "emb.1"]], [[1, 2], [3, 4], [np.nan, np.nan]], equal_nan=True)
+    lines = [{"emb": [1, 2], "a": {"b": 1}}, {"emb": [3, 4], "a": {"b": 2}}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert data.load(tmp_path / "t.jsonl").feature_names == ["emb.0", "emb.1", "a.b"]
+
+
+def test_durations_of_a_frame_are_seconds_in_the_fit_and_after_it():
+    took = pd.DataFrame({"took": pd.to_timedelta([1, 2, 3, 4], unit="min")})
+    made = data.encoder().fit(took)
+    assert made.transform(took[:1]).tolist() == [[60.0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["2023/03/01 1:00:07 PM GMT+1", "2023-03-01 12:00:07 UTC", "2023-03-01 13:00:07 GMT+01:00"]
+)
+def test_dates_with_a_zone_by_name(text):
+    """As Google's forms and BigQuery write them; they were texts."""
+    found = data.load(pd.DataFrame({"when": [text] * 3, "n": [1, 2, 3]}))
+    assert str(found.X["when"].iloc[0]) == "2023-03-01 12:00:07"
+
+
+# --- series ----------------------------------------------------------------------------------------------
+
+
+def log(copies):
+    """Return a log of two sensors in long form; some rows come again."""
+    times = pd.date_range("2024-01-01", periods=20, freq="min")
+    rows = [(t, name, float(i)) for name in ("hall", "yard") for i, t in enumerate(times)]
+    return pd.DataFrame([*rows, *copies], columns=["time", "sensor", "value"])
+
+
+def test_rows_of_a_log_that_come_again_count_once():
+    again = log([])[:2].itertuples(index=False)
+    with pytest.warns(UserWarning, match="2 of 42 rows repeat another and are left out"):
+        found = data.load(log(again), kind="sequence")
+    assert [len(series) for series in found.X] == [20, 20]
+
+
+def test_a_few_rows_of_the_same_time_are_averaged_and_many_refused():
+    time = pd.Timestamp("2024-01-01")
+    with pytest.warns(UserWarning, match="1 of 41 rows repeat a date of their series; means are taken"):
+        found = data.load(log([(time, "hall", 5.0)]), kind="sequence")
+    assert found.X[0][0, 0] == 2.5 and found.extra["names"] == ["hall", "yard"]
+    many = [(time, "hall", 5.0 + i) for i in range(9)]
+    with pytest.raises(ValueError, match="each series must have a date once; got 2024-01-01"):
+        data.load(log(many), kind="sequence")
+
+
+def labelled(kind):
+    rows = [(f"p{i}", t, float(t % (2 + i % 2)), kind[i % 2]) for i in range(12) for t in range(5 + i)]
+    return pd.DataFrame(rows, columns=["id", "t", "x", "label"])
+
+
+@pytest.mark.parametrize("kind", [("fast", "slow"), (0, 1)])
+def test_series_in_long_form_with_a_class_each(kind, tmp_path):
+    labelled(kind).to_csv(tmp_path / "s.csv", index=False)
+    found = data.load(tmp_path / "s.csv", kind="sequence", target="label")
+    assert [x.shape for x in found.X] == [(5 + i, 1) for i in range(12)]
+    assert found.y.tolist() == [kind[i % 2] for i in range(12)]
+    assert found.extra["names"][3] == "p3" and "dates" not in found.extra
+
+
+def test_classes_that_change_within_a_series_cannot_be_forecast():
+    """It said: could not convert string to float."""
+    frame = pd.DataFrame({"t": np.arange(20), "x": np.arange(20.0), "label": ["up", "down"] * 10})
+    with pytest.raises(
+        ValueError, match="load: what is forecast must be a number, or each series must be of one"
+    ):
+        data.load(frame, kind="sequence", target="label")
+
+
+def test_whole_series_are_held_out_by_fit(tmp_path, monkeypatch):
+    """Rows of every series were divided: those that were held out were pieces of what was learned from."""
+    from typer.testing import CliRunner
+
+    from corollary.cli import fitting
+    from corollary.cli.app import app
+
+    labelled(("fast", "slow")).to_csv(tmp_path / "s.csv", index=False)
+    seen = []
+    monkeypatch.setattr(fitting, "_measured", lambda model, held, *rest: seen.append(held) or {})
+    monkeypatch.chdir(tmp_path)
+    how = ["--target", "label", "--run", "r", "--set", "training.epochs=1"]
+    done = CliRunner().invoke(app, ["fit", "gru", "--data", "s.csv", *how])
+    assert done.exit_code == 0, done.output
+    (held,) = seen
+    assert isinstance(held, Dataset) and len(held) == 2
+    assert all(len(x) == 5 + int(name[1:]) for x, name in zip(held.X, held.extra["names"]))
+    assert CliRunner().invoke(app, ["predict", "r", "--data", "s.csv", "--out", "p.csv"]).exit_code == 0
+    assert pd.read_csv("p.csv")["series"].tolist() == [f"p{i}" for i in range(12)]
+
+
+def test_brackets_of_names_are_printed(tmp_path, capsys):
+    """Names were read as markup: [mm] was left out, and [/mm] ended in an error."""
+    from corollary.cli.console import table
+
+    table(["column"], [["length [mm]"], ["per [/mm]"], ["a :cat: b"]])
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == [
+        "length [mm]", "per [/mm]", "a :cat: b",
+    ]  # fmt: skip
