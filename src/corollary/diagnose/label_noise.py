@@ -113,7 +113,7 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
 def _refuted(exam: Exam, base: Baselines, share: float) -> bool:
     """Whether simple models are poor judges: as sure and as often wrong of validation labels that the model bears out."""
     s, v = exam.subject, base.valid_problem
-    if s.valid is None or not base.valid_guesses or s.task != "classes" or exam.gain < base.gain:
+    if s.valid is None or not base.valid_guesses or s.task != "classes" or exam.gain < base.gain / 2:
         return False
     with torch.no_grad(), quiet(s.net):
         z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()

@@ -59,8 +59,8 @@ def target_leak(exam: Exam) -> None:
     if exam.subject.train.x.ndim >= 3 and found.strength < (0.98 if classes and used else 0.9995):
         return  # a place of a sequence is no column
     # a good feature leaves some rows wrong; one made from the answer hardly any, of all rows that were asked
-    sure = a if not classes else _surely(found.alone, base, with_valid=not lost)
-    plain = (sure > 0.97 and o < a - 0.12) or (sure > 0.99 and o < a - 0.06)
+    sure, seen = (a, a) if not classes else _surely(found.alone, base, with_valid=not lost)
+    plain = sure > 0.97 and (o < a - 0.12 or (seen > 0.99 and o < a - 0.06))
     plain = plain or (not classes and found.strength > 0.9995 and o < 0.985)  # the number itself
     mild = a > 0.9 and o < 0.5 * a  # nearly everything, and twice what all others say together
     broken = lost and a > 0.5 and a > o + 0.15 and not exam.has("train-test-overlap")
@@ -80,15 +80,16 @@ def target_leak(exam: Exam) -> None:
                   repair={"drop_columns": found.group.tolist()})  # fmt: skip
 
 
-def _surely(alone: Baselines, base: Baselines, with_valid: bool) -> float:
-    """Return what a column gains at least, two standard errors below what it gained on rows of training and validation."""
+def _surely(alone: Baselines, base: Baselines, with_valid: bool) -> tuple[float, float]:
+    """Return what a column gains at least, two standard errors below what it gained on all rows, and that."""
     right, n = alone.score * len(base.problem.y), len(base.problem.y)
     if with_valid and alone.valid and base.valid_problem is not None:
         m = len(base.valid_problem.y)
         right, n = right + alone.valid[alone.best] * m, n + m
     wrong = (n - right + 1) / (n + 2)
     wrong += 2 * np.sqrt(wrong * (1 - wrong) / n)
-    return float(1 - wrong / max(1e-9, 1 - base.chance))
+    possible = max(1e-9, 1 - base.chance)
+    return float(1 - wrong / possible), float(1 - (1 - right / n) / possible)
 
 
 def _mark(exam: Exam) -> bool:
@@ -164,10 +165,7 @@ def _strongest(exam: Exam, base: Baselines) -> Strongest | None:
     rest = np.setdiff1d(np.arange(S.shape[1]), group)
     graph = graph_of(exam.subject.train)
     mean = graph is not None and top >= graph.x.reshape(len(graph.x), -1).shape[1]
-    mean = mean or top >= S.shape[1] - exam.reader.derived
-    if (
-        not len(rest) or strength[top] < 0.35 or mean
-    ):  # what is made of several inputs is no column of anyone's
+    if not len(rest) or strength[top] < 0.35 or mean:  # means over neighbours are no column of anyone's
         return None
     alone = baselines(Problem(p.X[:, group], p.y, p.classes, p.rows), _part(base.valid_problem, group), 30)
     left = exam.reader.without_place(exam.subject.train, p.rows, top)  # a word counts among all words too

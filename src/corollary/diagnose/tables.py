@@ -16,7 +16,7 @@ from torch import Tensor
 
 from corollary.diagnose.samples import Samples
 
-__all__ = ["Graph", "Reader", "dense", "graph_of"]
+__all__ = ["Graph", "Reader", "dense", "graph_of", "joined"]
 
 WIDE = 300  # columns of words or steps at most
 DIRECTIONS = 30  # that stand for longer sequences
@@ -94,7 +94,6 @@ class Reader:
         self.words: dict[int, np.ndarray] = {}
         self.directions: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.target: tuple[np.ndarray, np.ndarray] | None = None
-        self.derived = 0  # last columns of the table, that are made from several inputs
 
     def one_target(self, y: np.ndarray) -> np.ndarray:
         """Return several targets along the direction in which those seen first, of training, vary most."""
@@ -124,23 +123,7 @@ class Reader:
         for i, t in enumerate([*samples.args, *samples.kwargs.values()]):
             if isinstance(t, Tensor) and t.ndim and len(t) == samples.n and t.layout == torch.strided:
                 parts.append(self._columns(i, t[torch.as_tensor(rows).to(t.device)]))
-        further = self._joined(samples, rows)
-        self.derived = sum(t.shape[1] for t in further)
-        parts += further
         return np.concatenate(parts, 1) if parts else np.zeros((len(rows), 1), np.float32)
-
-    @staticmethod
-    def _joined(samples: Samples, rows: np.ndarray) -> list[np.ndarray]:
-        r"""Return which kinds of nodes are joined, :math:`X^\top A X`, of inputs that are a graph each."""
-        given = [t for _, t in samples.named if t.ndim == 3 and len(t) == samples.n and t.is_floating_point()]
-        if len(given) != 2:
-            return []
-        x, A = given if given[1].shape[1] == given[1].shape[2] else given[::-1]
-        if not A.shape[1] == A.shape[2] == x.shape[1] or x.shape[2] ** 2 > WIDE:
-            return []
-        at = torch.as_tensor(rows)
-        X, A = torch.from_numpy(dense(x[at])), torch.from_numpy(dense(A[at]))
-        return [(X.mT @ A @ X).flatten(1).numpy(), (X.mT @ A @ A @ X).flatten(1).numpy()]
 
     def without_place(self, samples: Samples, rows: np.ndarray, column: int) -> np.ndarray | None:
         """Return the table of texts or sequences without one place, where a column is about a place; None otherwise."""
@@ -221,6 +204,19 @@ class Reader:
             mean, Q = self.directions[i]
             flat = (flat - mean) @ Q
         return np.concatenate([flat, statistics(x)], 1)
+
+
+def joined(samples: Samples, rows: np.ndarray) -> np.ndarray | None:
+    r"""Return which kinds of nodes are joined, :math:`X^\top A X`, of inputs that are a graph each; None of others."""
+    given = [t for _, t in samples.named if t.ndim == 3 and len(t) == samples.n and t.is_floating_point()]
+    if len(given) != 2:
+        return None
+    x, A = given if given[1].shape[1] == given[1].shape[2] else given[::-1]
+    if not A.shape[1] == A.shape[2] == x.shape[1] or x.shape[2] ** 2 > WIDE:
+        return None
+    at = torch.as_tensor(rows)
+    X, A = torch.from_numpy(dense(x[at])), torch.from_numpy(dense(A[at]))
+    return np.concatenate([(X.mT @ A @ X).flatten(1).numpy(), (X.mT @ A @ A @ X).flatten(1).numpy()], 1)
 
 
 def vocabulary(ids: np.ndarray) -> np.ndarray:
