@@ -106,7 +106,7 @@ class Tunable:
         rate_decay : float, default=1.0
             Factor of the learning rate from each layer to the one below it; 0.5 halves it layer by layer.
         training : Training, optional
-            How to descend; by default as this model did.
+            Settings of gradient descent; by default as this model did.
         random_state : int or RandomState, optional
             Seed; by default this model's.
 

@@ -64,7 +64,7 @@ def windows(warmup: int) -> tuple[int, list[int]]:
 
 
 class DualAveraging:
-    """The step size of eq. 1; ``state`` is all that it remembers."""
+    """Dual averaging of the step size, eq. 1; ``state`` is all that it remembers."""
 
     def __init__(self, target: float) -> None:
         self.target = target
@@ -81,7 +81,7 @@ class DualAveraging:
         }
 
     def update(self, acceptance: float) -> float:
-        """Take in an acceptance probability; return the next step size."""
+        """Update with an acceptance probability; return the next step size."""
         s = self.state
         t = s["t"] + 1
         h = (1 - 1 / (t + T0)) * s["h"] + (self.target - acceptance) / (t + T0)
@@ -99,7 +99,7 @@ class DualAveraging:
 
 
 class Spread:
-    """A covariance of the target, as it is used: applied to vectors, and drawn from.
+    """The estimated covariance of the target (the inverse mass matrix): its products with vectors, and draws from it.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Spread:
         self.mean, self.n = self.mean + shift * (count / total), total
 
     def renew(self) -> None:
-        """Take over the covariance of the window, eq. 2, and begin another."""
+        """Use the covariance of the window, eq. 2, from now on, and begin another window."""
         if self.kind != "identity" and self.n > 1:
             n = self.n
             found = self.squares / (n - 1) * (n / (n + 5))

@@ -55,7 +55,7 @@ def leapfrog(
 
 
 class HamiltonianChains(AdaptiveChains):
-    """Paths of the same number of steps in all chains."""
+    """Hamiltonian transitions, with the same number of leapfrog steps in all chains."""
 
     statistics = ("acceptance", "diverging", "energy", "n_steps")
 

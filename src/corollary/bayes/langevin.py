@@ -58,7 +58,7 @@ def kinetic_step(
 
 
 class AdjustedChains(AdaptiveChains):
-    """Langevin steps that are accepted or not; what is adapted is sqrt(2 eta), the length of a step in standard deviations."""
+    """Langevin proposals with a Metropolis correction (MALA); the adapted step size is sqrt(2 eta)."""
 
     def propose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return new positions, their log-densities and gradients, and the logarithm of the acceptance, eq. 1 and 2."""
@@ -168,7 +168,7 @@ class MALA(AdaptiveSampler):
 
 
 class UnadjustedChains(Chains):
-    """Langevin steps that are always taken, of all data or of batches; a step that leaves the support is an error."""
+    """Langevin steps without a Metropolis correction (ULA); a step that leaves the support is an error."""
 
     def transition(self) -> dict[str, Tensor]:
         """Take one step."""
@@ -193,7 +193,7 @@ class UnadjustedChains(Chains):
 
 
 class BatchChains(UnadjustedChains):
-    """The same with the gradient of a batch of rows, the same rows for all chains."""
+    """Langevin steps (SGLD) with the gradient of a mini-batch of rows, the same rows for all chains."""
 
     def evaluate(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-densities and gradients, estimated from a new batch where the density is a posterior of rows."""
@@ -205,7 +205,7 @@ class BatchChains(UnadjustedChains):
 
 
 class KineticChains(BatchChains):
-    """Steps with a momentum."""
+    """Underdamped Langevin steps (SGHMC): with a momentum and friction, eq. 3."""
 
     saved = (*BatchChains.saved, "momentum")
 

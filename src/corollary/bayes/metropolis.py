@@ -32,7 +32,7 @@ def log_acceptance(log_p: Tensor, log_p_new: Tensor, log_ratio: Tensor | float =
 
 
 class MetropolisChains(AdaptiveChains):
-    """Random walks, eq. 2, or moves of a given proposal."""
+    """Metropolis-Hastings transitions: random walks, eq. 2, or a given proposal."""
 
     uses_gradient = False
 

@@ -177,7 +177,7 @@ def _chosen(which: Tensor, new: tuple[Tensor, Tensor], old: tuple[Tensor, Tensor
 
 
 class NoTurnChains(HamiltonianChains):
-    """Paths that end where they turn."""
+    """No-U-Turn transitions of all chains."""
 
     statistics = ("acceptance", "diverging", "energy", "n_steps", "depth")
 

@@ -1,4 +1,4 @@
-r"""What all samplers share: many chains as one batch, a warm-up, draws that only grow, and a summary.
+r"""Base of the MCMC samplers: many chains as one batch, warm-up with adaptation, draws, and a summary.
 
 A sampler is a Markov chain whose stationary law has the log-density that it is given. All chains of a fit are rows of one
 tensor, so that one call of the log-density serves them all. A step of the engine is one transition of every chain; the first
@@ -132,7 +132,7 @@ class Chains(Iteration):
 
 
 class AdaptiveChains(Chains):
-    """A learner that finds its step size and the target's covariance while it warms up."""
+    """Chains whose step size and covariance (inverse mass matrix) are adapted during the warm-up."""
 
     saved = (*Chains.saved, "adapted")
     statistics = ("acceptance",)
@@ -167,7 +167,7 @@ class AdaptiveChains(Chains):
         raise NotImplementedError
 
     def sweep(self) -> Metrics:
-        """Find a first step size, then go on as all chains do."""
+        """Find a first step size at the first sweep; then make a transition."""
         if self.n_iter == 1 and self.adapts:
             self._find_step()
         return {**super().sweep(), "step_size": self.step_size}
@@ -183,7 +183,7 @@ class AdaptiveChains(Chains):
         self.dual.restart(self.step_size)
 
     def adapt(self, found: dict[str, Tensor]) -> None:
-        """Take one step of dual averaging, and look after the windows."""
+        """Update the step size by dual averaging, and the covariance at the ends of the windows."""
         if self.adapts:
             self.step_size = self.dual.update(float(found["acceptance"].mean()))
         if self.first < self.n_iter <= (self.ends[-1] if self.ends else 0):
@@ -274,7 +274,7 @@ class Sampler(Estimator):
 
 
 class AdaptiveSampler(Sampler):
-    """Base of the samplers that adapt."""
+    """Base of the samplers that adapt step size and covariance."""
 
     _parameter_constraints = {
         **Sampler._parameter_constraints,
@@ -310,7 +310,7 @@ def collected(learner: Chains) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def warn_of(statistics: dict[str, np.ndarray], invalid: int, owner: str) -> None:
-    """Warn of chains that stand still, of divergences, of a low energy fraction, and of values that are none."""
+    """Warn of chains that do not move, divergences, a low energy fraction, and log-densities that were NaN."""
     if invalid:
         text = f"log_density was NaN or plus infinity {invalid} times, which counted as outside the support."
         warnings.warn(f"{owner}: {text}", errors.CorollaryWarning, stacklevel=3)

@@ -28,7 +28,7 @@ class Batch(NamedTuple):
     rows: slice = slice(None)  # which of ``size`` samples are here, where processes share a batch
 
     def noise(self, draw: Callable[..., Tensor], *shape: int, like: Tensor) -> Tensor:
-        """Return noise for the samples that are here, as one process would draw it for all of them.
+        """Return noise for this process's samples: those of the numbers that one process would draw for the whole batch.
 
         ``draw`` is ``torch.rand`` or ``torch.randn``.
         """

@@ -26,7 +26,7 @@ EXTRA = 2**24  # bytes that a module may have beyond four times its stored weigh
 
 
 def filled(make: Callable[[], nn.Module], weights: Mapping[str, Tensor], name: str) -> nn.Module:
-    """Return the module that ``make`` builds, with these weights, for evaluation; raise if they are not its own."""
+    """Return the module that ``make`` builds, with these weights, in evaluation mode; raise if names or shapes differ."""
     outline(make, weights, name)
     with seeded(0):
         module = make()

@@ -98,7 +98,7 @@ class Checkpoints:
         return set_aside(path)
 
     def _appended(self, value: Any) -> Any:
-        """Append what is new among draws to their file, and return what stands for them in a checkpoint."""
+        """Append new draws to their file; return the reference to them that a checkpoint keeps."""
         if not isinstance(value, Mark):
             return value
         draws = value.draws
@@ -208,7 +208,7 @@ class Parts:
             raise ValueError(f"{self.path(name).name} was changed or cut short")
 
     def marked(self, value: Any) -> Any:
-        """Return the draws that stand in a file in the place of what stands for them in a checkpoint."""
+        """Return a checkpoint's reference to draws as the draws themselves, which an append-only file holds."""
         if not (isinstance(value, dict) and "append-only" in value):
             return value
         draws = Draws(value["append-only"], value["shape"], np.dtype(value["dtype"]))

@@ -44,7 +44,7 @@ class Spread(NamedTuple):
 
 @contextmanager
 def dropping(module: nn.Module, owner: str = "dropout") -> Iterator[None]:
-    """Let the dropout of a module drop, and nothing else behave as in training; the modes are put back afterwards."""
+    """Put the dropout layers of a module into training mode, everything else into evaluation mode; restore both after."""
 
     def drops(part: nn.Module) -> bool:
         if isinstance(part, nn.modules.dropout._DropoutNd):

@@ -65,7 +65,7 @@ class LastFinite:
 
 
 def _leaves(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the arrays of a state, each with where it stands."""
+    """Yield the arrays of a state, each with its path of keys."""
     if isinstance(state, dict | list | tuple):
         for key, part in state.items() if isinstance(state, dict) else enumerate(state):
             if not isinstance(part, int | float | str):

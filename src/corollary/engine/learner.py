@@ -92,7 +92,7 @@ class Iteration(ABC):
         return {name: freeze(getattr(self, name)) for name in names}
 
     def restore(self, state: State) -> None:
-        """Set the saved attributes to copies of what the snapshot holds, once all of it is what it should be."""
+        """Set the saved attributes to copies of those in the snapshot, after their types and shapes are checked."""
         varying = shapes.declared(type(self), "varying")
         table = {name: varying.get(name) or _like(getattr(self, name)) for name in self.saved}
         table |= {"n_iter": shapes.Count(), "converged": shapes.Flag()}
@@ -110,7 +110,7 @@ class _Drawn:
     """What a snapshot of draws must be: a mark, or the draws themselves. They check shape and type on taking over."""
 
     def check(self, value: Any, what: str, scope: Any) -> None:
-        """Raise unless it is."""
+        """Raise unless the value is a mark or an array."""
         if not isinstance(value, Mark | np.ndarray):
             raise shapes.Mismatch(f"{what} must be draws; got {type(value).__name__}")
 
@@ -180,7 +180,7 @@ def thaw(current: Any, kept: Any) -> Any:
 
 
 def _set_generator(generator: np.random.Generator | np.random.RandomState, kept: Any) -> None:
-    """Set a random generator to a state; NumPy itself does not check where the next number is read from."""
+    """Set a random generator to a checked state: NumPy would read beyond the end of a state with a false position."""
     if "pos" in kept["state"]:  # the Mersenne twister
         shapes.Count(0, 625).check(
             kept["state"]["pos"], "the position of the generator", shapes.Scope({}, None)

@@ -134,7 +134,7 @@ class Player:
         return made, flat
 
     def vectors(self) -> list[Tensor]:
-        """Return what is moved: one or two flat vectors, or the parameters."""
+        """Return the tensors that the optimiser updates: one or two flat vectors, or the parameters."""
         if self.shards:
             return [shard.vector for shard in self.shards]
         return [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -163,7 +163,7 @@ class Player:
                 vector.grad.zero_()  # type: ignore[union-attr]
 
     def listen(self) -> Callable[[], list[str]]:
-        """Watch which parameters get a gradient; return a function that names those that got none so far."""
+        """Record which parameters get a gradient; return a function that lists the names of those that got none so far."""
         names = {id(p): name for name, p in self.module.named_parameters(prefix=self.part)}
         handles: dict[str, Any] = {}
         for p in self.trained:

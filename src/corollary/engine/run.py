@@ -184,7 +184,7 @@ class Run:
         return slice(min(n, self.rank * size), min(n, (self.rank + 1) * size))
 
     def settings(self) -> dict[str, Any]:
-        """Return what a process that takes part must be told; ``callbacks`` are relayed to this one."""
+        """Return the settings for a worker process; ``callbacks`` are called in this one."""
         names = (
             "directory",
             "resume",
@@ -222,7 +222,7 @@ class Run:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Work in the directory alone; inside ``with run:`` until its end."""
+        """Hold the lock of the directory; inside ``with run:`` until its end."""
         # a worker need not lock the directory: the process that started it does
         if self.directory is None or self.rank > 0 or _started_here():
             yield
@@ -256,7 +256,7 @@ class Run:
         return Checkpoints(fit_folder(self.directory, fit, owner), owner, fingerprint, writes=self.rank == 0)
 
     def announce(self, estimator: Any) -> None:
-        """Write down what is going to be fitted, so that an unfinished run can be told by its directory."""
+        """Write ``config.json`` before the fit, so that an unfinished run can be recognised."""
         if self.directory is not None and self.rank == 0:
             try:
                 self._write_config(estimator, None)
@@ -264,7 +264,7 @@ class Run:
                 raise unwritable(self.directory, error) from error
 
     def record(self, estimator: Any) -> None:
-        """Write the fitted model, its history and its configuration; a full disk takes nothing from the model."""
+        """Write the fitted model, its history and its configuration; if the disk is full, warn and keep the model in memory."""
         if self.directory is None or self.rank > 0:
             return
         try:

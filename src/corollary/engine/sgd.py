@@ -52,7 +52,7 @@ class GradientLearner:
     batches : Batches
         The training data.
     training : Training
-        How to descend; resolved.
+        Settings of gradient descent, with every field set (``Training.resolved``).
     run : Run
         Where to run.
     seed : int
@@ -122,10 +122,7 @@ class GradientLearner:
         self.orders = [part for part in self.regularisers if hasattr(part, "order")]
         self.around = [part for part in self.regularisers if hasattr(part, "around_gradient")]
         self.updating = False
-        frozen = [m for m in self.module.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
-        self.still = [
-            m for m in frozen if [*m.parameters()] and not any(p.requires_grad for p in m.parameters())
-        ]
+        self.frozen_norms = _frozen_norms(self.module)
         self.wrapped = self._wrapped()
         explicit = type(self.rule) is Plain and not self.hooks["on_batch"] and not self.hooks["on_loss"]
         if not (explicit and self.players[0].flat and run.fabric is None):
@@ -167,8 +164,8 @@ class GradientLearner:
         """Run one epoch, or the rest of one; ``None`` if the engine asked for a pause."""
         batch_size = self.training.batch_size
         self.module.train()
-        for part in self.still:  # a frozen normalisation keeps its statistics too
-            part.eval()
+        for norm in self.frozen_norms:
+            norm.eval()
         if self.seeks_rate:
             found = find_rate(self)
             if found is None:
@@ -186,14 +183,14 @@ class GradientLearner:
                 more = self.batch < self._count() or self.validate is not None
                 if pause_wanted(together=True) and more:
                     return None
-        self._name_unreached()
+        self._warn_of_unused()
         metrics = {name: total / self.counts[name] for name, total in self.sums.items()}
         self.epoch, self.batch, self.sums, self.counts, self.order = self.epoch + 1, 0, {}, {}, None
         if self.validate is not None:
             metrics.update(self._validated())
         return metrics
 
-    def _name_unreached(self) -> None:
+    def _warn_of_unused(self) -> None:
         """Warn, after the first epoch, of parameters that no loss depends on."""
         silent = [name for waiting in self.listeners for name in waiting()]
         self.listeners = []
@@ -275,7 +272,7 @@ class GradientLearner:
             self.batches.load_state_dict(state["source"])  # type: ignore[attr-defined]
 
     def _source(self) -> Any:
-        """Return where a stream of samples stands, if it knows."""
+        """Return the position of a stream of samples, if it has one."""
         return self.batches.state_dict() if self.batch and hasattr(self.batches, "state_dict") else None
 
     def unfinished(self) -> Metrics:
@@ -389,7 +386,7 @@ class GradientLearner:
             self.counts[name] = self.counts.get(name, 0) + batch.size
 
     def _culprit(self, player: Player | None) -> str:
-        """Return which of several players ran away: the one whose weights have grown most, or are no numbers."""
+        """Return the name of the player that diverged: the one whose weights have grown most, or are NaN."""
         if player is None or len(self.players) == 1:
             return ""
         worst = max(self.players, key=lambda p: (p.growth(), p is player))
@@ -440,7 +437,7 @@ class GradientLearner:
         return {name: float(self.run.sum(np.array(value))) for name, value in own.items()}
 
     def _chosen(self) -> nn.Module:
-        """Return the module that is the result: with the averaged weights where there are some."""
+        """Return the module to validate and to return: with averaged weights if there are any."""
         averaged = [player for player in self.players if player.average is not None]
         if not averaged or not self.updates:
             return self.module
@@ -450,6 +447,14 @@ class GradientLearner:
         for player in averaged:
             module.get_submodule(player.part).load_state_dict(player.average.module.state_dict())
         return module
+
+
+def _frozen_norms(module: nn.Module) -> list[nn.Module]:
+    """Return the batch normalisations whose parameters are frozen: they keep their running statistics too."""
+    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
+    return [
+        norm for norm in norms if [*norm.parameters()] and not any(p.requires_grad for p in norm.parameters())
+    ]
 
 
 def _backend(asked: Any) -> Any:
@@ -504,7 +509,7 @@ def find_rate(learner: GradientLearner) -> float | None:
 
 @contextmanager
 def _kernels(module: nn.Module, run: Run) -> Iterator[None]:
-    """Leave oneDNN's LSTM out where it has none for half precision; torch's own takes its place."""
+    """Disable oneDNN for LSTMs on processors without bfloat16 support, where its kernel is missing."""
     if run.device != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
         yield
         return

@@ -1,4 +1,4 @@
-r"""Transfer: a network that starts from weights learned elsewhere, with a new head, frozen layers, or slower lower layers.
+r"""Fine-tuning of a network from given weights: a new head, frozen layers, smaller learning rates of lower layers.
 
 The layers of a module are its parts with parameters in the order in which they were made, lists of parts taken apart; the last
 one is the head. With layers :math:`1, \dots, L` and a decay :math:`\rho`, layer :math:`\ell` is moved at the rate

@@ -175,7 +175,7 @@ class DDPM(Density, GenerativeModel):
     conditional : bool, default=False
         Whether labels y given to ``fit`` are conditioned on.
     training : Training, optional
-        How to descend; weights are averaged by default.
+        Settings of gradient descent; weights are averaged by default.
     random_state : int or RandomState, optional
         Seed for weights, order of samples, noise and draws.
 

@@ -95,7 +95,8 @@ class PixelCNN(ExactDensity, GenerativeModel):
     conditional : bool, default=False
         Whether labels y given to ``fit`` are conditioned on.
     training : Training, optional
-        How to descend. By default a tenth of the data, if there are at least 50 images, is held out for early stopping.
+        Settings of gradient descent. By default a tenth of the data, if there are at least 50 images, is held out for
+        early stopping.
     random_state : int or RandomState, optional
         Seed for weights, order of samples and draws.
 

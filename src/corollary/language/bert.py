@@ -150,7 +150,7 @@ class BERT(Transformer, BaseBERT):
         rate_decay : float, default=1.0
             Factor of the learning rate from each layer to the one below it.
         training : Training, optional
-            How to descend; by default slowly, so that what was learned is kept.
+            Settings of gradient descent; by default slowly, so that what was learned is kept.
         random_state : int or RandomState, optional
             Seed; by default this model's.
 

@@ -147,7 +147,7 @@ class GPT(LanguageModel, Density, Generator, tokenizers.KeepsTokenizer, Gradient
     vocabulary_size : int, default=1000
         How many tokens "bytepair" learns; more make texts shorter and the network larger.
     training : Training, optional
-        How to descend; a sample is a window of ``max_length`` tokens.
+        Settings of gradient descent; a sample is a window of ``max_length`` tokens.
     random_state : int or RandomState, optional
         Seed for initial weights, windows, dropout and sampling.
 

@@ -65,7 +65,7 @@ class Backpropagation:
         self.module: nn.Module | None = None
 
     def _attach(self, module: nn.Sequential) -> None:
-        """Look the layers up once: in a small network attribute access is a cost."""
+        """Keep references to the layers: in a small network looking them up for every batch would cost time."""
         layers = list(module.children())
         self.module = module
         self.phi, self.derivative = PLAIN[type(layers[1])] if len(layers) > 1 else PLAIN[nn.Identity]
@@ -92,7 +92,7 @@ class Backpropagation:
         return loss
 
     def on(self, module: nn.Sequential, batch: Batch) -> Tensor:
-        """Do so for a batch of the engine."""
+        """Compute loss and gradients for a batch of the engine."""
         return self(module, batch.inputs[0], batch.target, batch.weight)
 
 
@@ -183,7 +183,7 @@ class _BaseMLP(GradientTrained):
         return batches_of(data.X.astype(self.dtype_, copy=False), *self._supervision(data))
 
     def _backpropagation(self, error: Any) -> Any:
-        """Return equations 2 and 3 where the layers are plain."""
+        """Return the explicit backward pass, equations 2 and 3, if all layers are plain; otherwise None."""
         plain = type(activation(self.activation)) in PLAIN
         plain = plain and not (self.dropout or self.norm or self.residual)
         return Backpropagation(error).on if plain else None
@@ -218,8 +218,8 @@ class MLPClassifier(GradientClassifier, _BaseMLP):
     class_weight : dict or "balanced", optional
         Weights of the classes.
     training : Training, optional
-        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
-        epochs without an improvement there are the end.
+        Settings of gradient descent. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a
+        tenth is held out, and ten epochs without an improvement there are the end.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -313,8 +313,8 @@ class MLPRegressor(GradientRegressor, _BaseMLP):
     quantile : float, default=0.5
         Level of the "quantile" loss.
     training : Training, optional
-        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
-        epochs without an improvement there are the end.
+        Settings of gradient descent. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a
+        tenth is held out, and ten epochs without an improvement there are the end.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -216,7 +216,7 @@ def _first_loss(module: nn.Module, objective: Any, batch: Batch, owner: str) -> 
 
 
 class BaseNet(GradientTrained):
-    """What the estimators around a given module share: ``module`` and ``options``, its sizes, its outputs."""
+    """Base of the estimators around a given module: ``module`` and ``options``, its sizes, its outputs."""
 
     _reads_sources = True
     _checks = {"allow_nd": True, "dtype": "numeric"}
@@ -335,7 +335,7 @@ class BaseNet(GradientTrained):
 
 
 class NetClassifier(BaseNet, GradientClassifier):
-    """Train anybody's torch module to tell classes apart.
+    """Train any ``torch.nn.Module`` as a classifier.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ class _Classes(losses.CrossEntropy):
 
 
 class NetRegressor(BaseNet, GradientRegressor):
-    """Train anybody's torch module to predict numbers.
+    """Train any ``torch.nn.Module`` as a regressor.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ class NetRegressor(BaseNet, GradientRegressor):
 
 
 class Net(Transformer, BaseNet):
-    """Train anybody's torch module on an objective of one's own.
+    """Train any ``torch.nn.Module`` on an objective of your own.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def _seen(X: Any, bag: Any) -> Any:
 
 
 class _Members(Iteration):
-    """Fit the members one by one, several at a time where there are jobs, and sum what they say out of their bags."""
+    """Fit the members one by one, or several at a time in processes, and sum their out-of-bag predictions."""
 
     saved = ("members", "sums", "counts")
     varying = {"members": List(Model())}
@@ -142,12 +142,12 @@ class _Members(Iteration):
         self.ahead = dict(zip(bags, Parallel(self.model.n_jobs)(jobs)))
 
     def answers(self) -> np.ndarray:
-        """Return the mean answers out of the bags, NaN where no member has not seen a sample."""
+        """Return the mean out-of-bag predictions; NaN for a sample that is in every bag."""
         counts = self.counts.reshape(-1, *[1] * (self.sums.ndim - 1))
         return np.divide(self.sums, counts, out=np.full_like(self.sums, np.nan), where=counts > 0)
 
     def score(self) -> float | None:
-        """Return the score of the answers out of the bags, of the samples that have one."""
+        """Return the out-of-bag score, over the samples that have a prediction."""
         there = self.counts > 0
         if there.sum() < 2:
             return None
@@ -228,7 +228,7 @@ class _BaseBagging(Around):
         raise errors.value(type(self).__name__, must, f"one in {DRAWS} draws", "Raise max_samples.")
 
     def _size(self, name: str, n: int) -> int:
-        """Return how many of n a share or a number stands for."""
+        """Return the number of samples or features of n, given as a share or as a number."""
         wanted = getattr(self, name)
         size = max(1, int(wanted * n)) if isinstance(wanted, float) else int(wanted)
         if size > n:
@@ -258,7 +258,7 @@ class _BaseBagging(Around):
 class BaggingClassifier(Classifier, _BaseBagging):
     """Average the probabilities of classifiers fitted to bootstrap samples.
 
-    Helps most where fits to other samples differ much: deep networks, trees, few data.
+    Helps most where the estimator has a high variance: deep networks, trees, few data.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class BaggingClassifier(Classifier, _BaseBagging):
     estimators_features_ : list of ndarray
         The features that each sees; None for all.
     oob_score_ : float
-        Accuracy of the members without a sample, of the samples that are out of some bag.
+        Out-of-bag accuracy: each sample is predicted by the members that were not fitted to it.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes)
         Their probabilities; NaN for a sample that is in every bag.
     history_ : list of dict
@@ -369,7 +369,7 @@ class BaggingRegressor(Regressor, _BaseBagging):
     estimators_features_ : list of ndarray
         The features that each sees; None for all.
     oob_score_ : float
-        Share of the variance that the members without a sample explain (R2), of the samples that are out of some bag.
+        Out-of-bag R2: each sample is predicted by the members that were not fitted to it.
     oob_prediction_ : ndarray of shape (n_samples,)
         Their predictions; NaN for a sample that is in every bag.
     history_ : list of dict

@@ -96,7 +96,7 @@ class ContrastivePredictiveCoding(Transformer, BaseSequence):
     distance : int, default=4
         Steps ahead that are predicted; more ask for what lasts longer.
     training : Training, optional
-        How to descend. Larger batches have more other sequences to be told apart from.
+        Settings of gradient descent. Larger batches have more other sequences to be told apart from.
     random_state : int or RandomState, optional
         Seed for initial weights and order of samples.
 

@@ -214,8 +214,8 @@ class MultiTaskNet(BaseNet):
     task_weight : dict, optional
         Maps names of tasks to their weight in the loss, 1 by default.
     training : Training, optional
-        How to descend. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a tenth is held out, and ten
-        epochs without a smaller loss on it end the fit.
+        Settings of gradient descent. By default at most 100 epochs in batches of 32; of 500 rows or more in memory a
+        tenth is held out, and ten epochs without a smaller loss on it end the fit.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 

@@ -116,8 +116,8 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
         Most steps that the network reads: longer series are learned in pieces, and continued from their end. By
         default four seasons, and 64 to 512 steps.
     training : Training, optional
-        How to descend. By default at most 100 epochs in batches that make about ten updates an epoch; the last fifth of
-        every series is held out, and ten epochs without an improvement there are the end.
+        Settings of gradient descent. By default at most 100 epochs in batches that make about ten updates an epoch; the
+        last fifth of every series is held out, and ten epochs without an improvement there are the end.
     random_state : int or RandomState, optional
         Seed for initial weights, order of samples and dropout.
 
@@ -390,7 +390,7 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
 
     @property
     def _training_defaults(self) -> dict[str, Any]:
-        """Return what holds where the user says nothing: about ten updates an epoch, and a stop by the held-out part."""
+        """Return the training defaults: about ten updates an epoch, and early stopping by the held-out part."""
         return {
             "epochs": 100,
             "learning_rate": 3e-3,
@@ -545,7 +545,7 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
         return z
 
     def _stepped(self, x: Tensor, lengths: Tensor) -> Any:
-        """Say the innovation after each series' end, and after each further step that is sent, from the state."""
+        """Yield the predicted innovation after each series' end, then after each step that is sent, from the recurrent state."""
         net, cell = self.module_, self.module_.encoder.cell
         packed = pack_padded_sequence(net.inputs(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
         state = cell(packed)[1]
@@ -555,7 +555,7 @@ class SequenceForecaster(Adjusting, BaseSequenceNetwork):
             state = cell(net.inputs(step)[:, None], state)[1]
 
     def _reread(self, x: Tensor, lengths: Tensor) -> Any:
-        """Say the same by reading everything again."""
+        """Do the same without a recurrent state, by reading the whole series again."""
         rows, end = torch.arange(len(x), device=x.device), lengths.to(x.device)
         while True:
             step = yield self.module_(x)[rows, end - 1]
