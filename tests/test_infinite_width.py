@@ -404,6 +404,7 @@ def test_empirical_kernel_is_that_of_per_sample_jacobians(name):
         torch.testing.assert_close(ntk.empirical(module, X, outputs="full", memory=memory), full)
         torch.testing.assert_close(ntk.empirical(module, X, X[:2], memory=memory), mean[:, :2])
     torch.testing.assert_close(ntk.empirical(module, X, method="jacobian"), mean)
+    assert not ntk.empirical(module, X).requires_grad  # nor does it hold the graph of all samples
     assert all(part.training == mode for part in module.modules())
     assert all(p.grad is None for p in module.parameters())
 

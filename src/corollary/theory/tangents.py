@@ -216,9 +216,11 @@ class Tangent:
 
     def _jacobian(self, x: Tensor, rest: dict[str, Tensor]) -> Tensor:
         """Return the gradients (n, outputs, parameters) of what no layer covers, sample by sample at once."""
+        # Detached, so that the kernel does not hold the graph of all samples by the weights of the layers.
+        others = {name: p.detach() for name, p in self.module.named_parameters()}
 
         def of(parameters: dict[str, Tensor], one: Tensor) -> Tensor:
-            return functional_call(self.module, parameters, (one[None],)).reshape(-1)
+            return functional_call(self.module, {**others, **parameters}, (one[None],)).reshape(-1)
 
         try:
             found = vmap(jacrev(of), (None, 0))(rest, x)
