@@ -504,3 +504,130 @@ def test_a_class_of_a_known_name_is_that_optimiser_and_decay_is_never_dropped():
 def test_classes_that_are_no_optimiser_of_this_kind(optimizer, options, words):
     with pytest.raises(ValueError, match=words):
         NetClassifier(instance(), training=Training(optimizer=optimizer, optimizer_options=options)).fit(X, Y)
+
+
+# --- several inputs ---------------------------------------------------------------------------------------
+
+
+class Two(nn.Module):
+    """A module of two inputs, one of them integers that it looks up."""
+
+    def __init__(self, n_inputs, n_outputs=3, width=8):
+        super().__init__()
+        assert n_inputs in ([3, 2], {"numbers": 3, "codes": 2})
+        self.a, self.b = nn.Linear(3, width), nn.Embedding(4, width)
+        self.last = nn.Linear(width, n_outputs)
+
+    def forward(self, numbers, codes):
+        return self.last(torch.relu(self.a(numbers) + self.b(codes).sum(1)))
+
+
+NUMBERS, CODES = X[:, :3].astype(np.float32), (X[:, 2:] > 0).astype(np.int64)
+NAMED = {"codes": CODES, "numbers": NUMBERS}
+
+
+def two(**options):
+    return NetClassifier(Two, training=Training(epochs=4, learning_rate=0.02), random_state=0, **options)
+
+
+def test_several_inputs_by_place_or_by_name():
+    placed = two().fit((NUMBERS, CODES), Y)
+    named = two().fit(NAMED | {}, Y)
+    tensors = two().fit((torch.from_numpy(NUMBERS), torch.from_numpy(CODES)), Y)
+    expected = placed.predict_proba((NUMBERS, CODES))
+    again = {"numbers": NUMBERS, "codes": CODES}  # in another order than in the fit
+    np.testing.assert_array_equal(named.predict_proba(again), named.predict_proba(NAMED))
+    np.testing.assert_array_equal(tensors.predict_proba((NUMBERS, CODES)), expected)
+    assert placed.score((NUMBERS, CODES), Y) > 0.7 and named.score(NAMED, Y) > 0.7
+
+
+def test_several_inputs_are_trained_as_a_loop_in_torch_trains_them():
+    plan = Training(epochs=3, learning_rate=0.1, optimizer="sgd", batch_size=200, shuffle=False)
+    net = Two([3, 2])
+    model = NetClassifier(net, training=plan).fit(NAMED, Y)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        out = net(torch.from_numpy(NUMBERS), torch.from_numpy(CODES))
+        nn.functional.cross_entropy(out, torch.from_numpy(Y)).backward()
+        optimizer.step()
+    for p, q in zip(model.module_.parameters(), net.parameters()):
+        torch.testing.assert_close(p, q)
+
+
+def test_several_inputs_are_saved_resumed_validated_searched_and_exported(tmp_path):
+    from corollary.networks import together
+
+    whole = two().fit(NAMED, Y)
+    whole.save(tmp_path / "two.safetensors")
+    loaded = corollary.load(tmp_path / "two.safetensors", module=Two)
+    np.testing.assert_array_equal(loaded.predict_proba(NAMED), whole.predict_proba(NAMED))
+    with Run(tmp_path / "run", checkpoint_every=0):
+        two().set_params(training__epochs=2).fit(NAMED, Y)
+    with Run(tmp_path / "run", resume=True):
+        resumed = two().fit(NAMED, Y)
+    np.testing.assert_array_equal(resumed.predict_proba(NAMED), whole.predict_proba(NAMED))
+    with pytest.raises(ValueError, match="a resumed fit must have data="), Run(tmp_path / "run", resume=True):
+        two().fit(NAMED | {"numbers": NUMBERS + 1}, Y)
+    seen = two().fit(NAMED, Y, np.ones(150), validation=(NAMED, Y)).partial_fit(NAMED, Y)
+    assert "validation_loss" in seen.history_[0]
+    search = GridSearchCV(two(), {"module__width": [2, 8]}, cv=2).fit(together(NAMED), Y)
+    assert search.predict(together(NAMED)).shape == (150,)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    whole.to_onnx(tmp_path / "two.onnx")
+    first = {name: part[:7] for name, part in NAMED.items()}
+    (found, _) = onnxruntime.InferenceSession(tmp_path / "two.onnx").run(None, first)
+    np.testing.assert_allclose(found, whole.predict_proba(first), atol=1e-6)
+
+
+def test_pairs_of_codes_are_two_inputs_of_one_axis():
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.users, self.items = nn.Embedding(5, 3), nn.Embedding(7, 3)
+
+        def forward(self, user, item):
+            return (self.users(user) * self.items(item)).sum(1)
+
+    user, item = np.arange(60) % 5, np.arange(60) % 7
+    model = NetRegressor(Product, training=Training(epochs=2), random_state=0).fit((user, item), user + item)
+    assert model.predict((user, item)).shape == (60,)
+
+
+@pytest.mark.parametrize("given, words", [
+    ((NUMBERS, CODES[:9]), "the inputs must have as many samples each; got 150 of '0', 9 of '1'"),
+    ((NUMBERS * np.nan, CODES), "input '0' must be finite; got NaN"),
+    ((NUMBERS, CODES.astype(str)), "input '1' must be of numbers; got <U"),
+])  # fmt: skip
+def test_bad_inputs_are_named(given, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        two().fit(given, Y)
+
+
+@pytest.mark.parametrize("given", [NUMBERS, (NUMBERS, CODES, CODES), {"numbers": NUMBERS}, (CODES, NUMBERS)])
+def test_other_inputs_than_those_of_the_fit_are_named(given):
+    model = two().fit((NUMBERS, CODES), Y)
+    with pytest.raises(ValueError, match="X must hold the inputs of the fit, {'0': .*; got "):
+        model.predict(given)
+
+
+def test_several_inputs_where_one_is_taken():
+    with pytest.raises(ValueError, match="only a module of one input has a gradient to follow; got 2 inputs"):
+        corollary.pgd(two().fit(NAMED, Y), NUMBERS, Y, eps=0.1, bounds=None, steps=1)
+    plain = NetClassifier(Small, training=PLAN).fit(X, Y)
+    with pytest.raises(
+        ValueError, match=r"X must hold the inputs of the fit, \(4,\); got {'0': \(3,\), '1': \(2,\)}"
+    ):
+        plain.predict((NUMBERS, CODES))
+
+    class Dicts(torch.utils.data.Dataset):
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, i):
+            return {"numbers": NUMBERS[i], "codes": CODES[i]}, 0
+
+    with pytest.raises(
+        TypeError, match="a sample of a data set must be one array; got a dict. Pass several inputs"
+    ):
+        two().fit(Dicts())

@@ -311,9 +311,9 @@ class GradientTrained(Tunable, Estimator):
         parts = []
         with torch.inference_mode():
             for rows in chunks(X, chunk):
-                rows = as_tensor(rows)
-                rows = rows.to(device=like.device, dtype=rows.dtype if keep else like.dtype)
-                parts.append(call(rows).cpu())
+                inputs = [as_tensor(part) for part in (rows if isinstance(rows, tuple) else (rows,))]
+                inputs = [x.to(device=like.device, dtype=x.dtype if keep else like.dtype) for x in inputs]
+                parts.append(call(*inputs).cpu())
         return torch.cat(parts).numpy()
 
     def _by_blocks(self, hook: Any, X: Any) -> Any:

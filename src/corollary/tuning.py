@@ -54,7 +54,8 @@ class Tunable:
     # What a model that starts from weights of another model keeps of it: weights, and how it reads its inputs.
     _start: ClassVar[tuple[str, ...]] = tuple(
         "pretrained_ tuning_ n_features_in_ feature_names_in_ columns_ reading_ dtype_ kind_ alphabet_ n_codes_ n_layers_ "
-        "feature_mean_ feature_scale_ vocabulary_ weighted_ normalized_ mean_nodes_".split()
+        "feature_mean_ feature_scale_ vocabulary_ weighted_ normalized_ mean_nodes_ "
+        "input_shape_ input_names_ input_kinds_".split()
     )
     # Whether `_module` itself puts the weights in that it starts from.
     _places_weights: ClassVar[bool] = False

@@ -515,6 +515,9 @@ def _sample(x: Any) -> np.ndarray:
 
         image = pixels(x)
         return image[None] if image.ndim == 2 else np.moveaxis(image, 2, 0)
+    if isinstance(x, dict | tuple):
+        do = "Pass several inputs in memory, as a dict of arrays of all samples."
+        raise errors.kind("fit", "a sample of a data set must be one array", f"a {type(x).__name__}", do)
     return np.asarray(x)
 
 

@@ -134,15 +134,22 @@ class SourceBatches:
 
 
 def batches_of(X: Any, target: Tensor | None = None, weight: Tensor | None = None) -> Batches:
-    """Return the batches of rows: of an array or a tensor in memory, or of a source."""
+    """Return the batches of rows: of an array or a tensor in memory, or several of them, or of a source."""
     if isinstance(X, Source):
         return SourceBatches(X, target, weight)
-    rows = X if isinstance(X, Tensor) else torch.from_numpy(np.require(X, requirements=["C", "W"]))
+    parts = X if isinstance(X, tuple) else (X,)
+    rows = tuple(
+        x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, requirements=["C", "W"]))
+        for x in parts
+    )
     return TensorBatches(rows, target, weight)
 
 
 def chunks(X: Any, size: int) -> Iterator[Any]:
-    """Yield consecutive rows of an array or a source."""
+    """Yield consecutive rows of an array or a source; of several arrays tuples of them."""
+    if isinstance(X, tuple):
+        yield from zip(*(chunks(x, size) for x in X))
+        return
     if isinstance(X, Source) and X.sequential:
         yield from X.batches(size, 0)  # type: ignore[attr-defined]
         return

@@ -14,6 +14,9 @@ that it names among its arguments:
 ``n_outputs``, ``n_classes``
     Number of classes, or of target columns.
 
+A module of several inputs gets them as a tuple of arrays or, by the names of its arguments, as a dict of arrays
+(:mod:`corollary.networks.inputs`); it is told ``n_inputs`` and ``input_shape`` of each, as a list or a dict.
+
 What a file holds are the weights, the configuration, and the name of the module's class for people to read. Nothing is
 imported by that name: ``load(path, module=...)`` puts the module in.
 """
@@ -42,8 +45,9 @@ from corollary.engine.training import Training
 from corollary.export import Linked, Named
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
 from corollary.io import FileError
+from corollary.networks.inputs import call, is_records, together, zeros
 from corollary.nn.normalisation import BatchNorm1d, BatchNorm2d, BatchNorm3d
-from corollary.shapes import Count, Dtype, Flag, Maybe, Plain
+from corollary.shapes import Count, Dtype, Flag, Maybe, Plain, Text
 
 __all__ = ["BaseNet", "Net", "NetClassifier", "NetRegressor"]
 
@@ -219,10 +223,13 @@ class BaseNet(GradientTrained):
     """Base of the estimators around a given module: ``module`` and ``options``, its sizes, its outputs."""
 
     _reads_sources = True
+    _takes_several = True
     _checks = {"allow_nd": True, "dtype": "numeric"}
     _fitted = {
         "n_outputs_": Maybe(Count(0)),
         "input_shape_": Plain(),
+        "input_names_": Maybe(Plain()),
+        "input_kinds_": Maybe(Text()),
         "dtype_": Dtype(),
         "reads_integers_": Flag(),
     }
@@ -251,13 +258,78 @@ class BaseNet(GradientTrained):
             if name in ("module", "loss", "objective", "link") and not isinstance(value, str | None)
         }
 
-    def _sizes(self) -> dict[str, Any]:
-        n = getattr(self, "n_outputs_", None)
-        sizes = {
-            "n_inputs": self.input_shape_[-1] if self.input_shape_ else 1,
-            "input_shape": tuple(self.input_shape_),
+    # --- several inputs ----------------------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, Any]:
+        records = together(X, type(self).__name__) if self._takes_several else None
+        if records is None:
+            return super()._read(X, y)
+        self.__dict__.pop("columns_", None)
+        return records, y
+
+    def _read_again(self, X: Any) -> Any:
+        records = together(X, type(self).__name__) if self._takes_several else None
+        return super()._read_again(X) if records is None else records
+
+    def _admit(self, X: Any, reset: bool) -> Any:
+        names = None if reset else self._names()
+        if not (self._takes_several and is_records(X)) and names is None:
+            return super()._admit(X, reset)
+        if reset:
+            return X
+        known = None if names is None else dict(zip(names, map(tuple, self.input_shape_)))
+        given = {name: kind.shape for name, (kind, *_) in X.dtype.fields.items()} if is_records(X) else None
+        if known != given:
+            must = f"X must hold the inputs of the fit, {known or tuple(self.input_shape_)}"
+            raise errors.value(type(self).__name__, must, given or f"an array of shape {np.shape(X)}")
+        return X[names]  # in the order of the fit
+
+    def _fitted_sizes(self, data: Data) -> dict[str, Any]:
+        if not is_records(data.X):
+            shape = [int(size) for size in data.X.shape[1:]]
+            return {"input_shape_": shape, "input_names_": None, "input_kinds_": None}
+        kinds = [data.X.dtype.fields[name][0] for name in data.X.dtype.names]
+        return {
+            "n_features_in_": len(kinds),
+            "feature_names_in_": None,
+            "input_shape_": [list(kind.shape) for kind in kinds],
+            "input_names_": list(data.X.dtype.names),
+            "input_kinds_": "".join(kind.base.kind for kind in kinds),
         }
+
+    def _sizes(self) -> dict[str, Any]:
+        n, names = getattr(self, "n_outputs_", None), self._names()
+        shapes = [tuple(shape) for shape in (self.input_shape_ if names else [self.input_shape_])]
+        widths = [shape[-1] if shape else 1 for shape in shapes]
+
+        def told(parts: list[Any]) -> Any:
+            if names is None:
+                return parts[0]
+            return parts if names[0].isdigit() else dict(zip(names, parts))
+
+        sizes = {"n_inputs": told(widths), "input_shape": told(shapes)}
         return sizes if not n else {**sizes, "n_outputs": n, "n_classes": n}
+
+    def _names(self) -> list[str] | None:
+        """Return the names of several inputs, numbers if they have none; None for one input."""
+        return getattr(self, "input_names_", None)
+
+    def _call(self, module: nn.Module, *inputs: Tensor) -> Any:
+        return call(module, inputs, self._names())
+
+    def _forward_by_name(self) -> Any:
+        """Return how the module is called where its inputs go by names."""
+        names = self._names()
+        return None if names is None or names[0].isdigit() else self._call
+
+    def _zeros(self, n: int, integers: bool) -> tuple[Tensor, ...]:
+        """Return n samples of zeros, as the module takes them."""
+        shapes = self.input_shape_ if self._names() is not None else [self.input_shape_]
+        kinds = getattr(self, "input_kinds_", "i")
+        kinds = kinds if integers else kinds.replace("i", "f").replace("u", "f")
+        return zeros(n, shapes, kinds, torch.get_default_dtype())
+
+    # --- the module --------------------------------------------------------------------------------------
 
     def _module(self) -> nn.Module:
         if self.module is None:
@@ -270,14 +342,12 @@ class BaseNet(GradientTrained):
 
     def _materialise(self, module: nn.Module) -> None:
         """Call a module on samples of zeros, so that its lazy layers learn their widths."""
-        dtype = torch.int64 if reads_integers(module) else torch.get_default_dtype()
         training = module.training
         with torch.no_grad():
-            module.eval()(torch.zeros(2, *self.input_shape_, dtype=dtype))
+            self._call(module.eval(), *self._zeros(2, reads_integers(module)))
         module.train(training)
 
     def _measure(self, data: Data) -> None:
-        self.input_shape_ = [int(size) for size in data.X.shape[1:]]
         with seeded(0):
             module = self._module()
         like = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
@@ -285,7 +355,10 @@ class BaseNet(GradientTrained):
         self.reads_integers_ = reads_integers(module)
 
     def _typed(self, X: Any) -> Any:
-        """Return samples in the type of the module's weights, or as int64 where it looks integers up."""
+        """Return samples in the type of the module's weights, or as int64 where it looks integers up; inputs apart."""
+        if is_records(X):
+            parts = [np.ascontiguousarray(X[name]) for name in X.dtype.names]
+            return tuple(part if part.dtype.kind == "b" else self._typed(part) for part in parts)
         looked_up = self.reads_integers_ and X.dtype.kind in "iu"
         return X.astype(np.int64 if looked_up else self.dtype_, copy=False)
 
@@ -315,23 +388,25 @@ class BaseNet(GradientTrained):
     def _outputs(self, X: Any, link: Any = None) -> np.ndarray:
         """Return what the module says of X, in chunks, through a link."""
 
-        def call(x: Tensor) -> Tensor:
-            out = self.module_(x)
+        def answer(*inputs: Tensor) -> Tensor:
+            out = self._call(self.module_, *inputs)
             out = out[0] if isinstance(out, tuple) else out
             return said(out, type(self).__name__) if link is None else link(out)
 
-        return self._forward(self._typed(X), call, keep=True)
+        return self._forward(self._typed(X), answer, keep=True)
 
     def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
-        dtype = torch.int64 if self.reads_integers_ else torch.float32
-        return {"X": torch.zeros(2, *self.input_shape_, dtype=dtype)}, {"X": {0: "n"}}
+        names = (
+            ["X"] if self._names() is None else [f"X{n}" if n.isdigit() else n for n in self._names() or ()]
+        )
+        return dict(zip(names, self._zeros(2, self.reads_integers_))), {name: {0: "n"} for name in names}
 
     def _graph_call(self) -> Any:
-        def call(x: Tensor) -> Any:
-            out = self.module_(x)
+        def answer(*inputs: Tensor) -> Any:
+            out = self._call(self.module_, *inputs)
             return out[0] if isinstance(out, tuple) else out
 
-        return call
+        return answer
 
 
 class NetClassifier(BaseNet, GradientClassifier):
@@ -437,7 +512,7 @@ class NetClassifier(BaseNet, GradientClassifier):
     def _aim(self) -> Any:
         criterion = CLASSES[self.loss] if isinstance(self.loss, str) else unreduced(self.loss)
         fitting = Fitting(criterion, self.loss, type(self).__name__)
-        return Supervised(_Classes(fitting, len(self.classes_)))
+        return Supervised(_Classes(fitting, len(self.classes_)), forward=self._forward_by_name())
 
     def _predict_proba(self, X: Any) -> np.ndarray:
         return self._outputs(X, self._link())
@@ -452,6 +527,9 @@ class NetClassifier(BaseNet, GradientClassifier):
 
     def _differentiable(self) -> tuple[Any, Any]:
         """Return the map to logits: the module's own outputs, or logarithms of what a link makes of them."""
+        if self._names() is not None:
+            must = "only a module of one input has a gradient to follow"
+            raise errors.value(type(self).__name__, must, f"{len(self._names() or ())} inputs")
         call, like = super()._differentiable()
         kind, owner = self._kind(), type(self).__name__
 
@@ -543,7 +621,7 @@ class NetRegressor(BaseNet, GradientRegressor):
         owner = type(self).__name__
         named = isinstance(self.loss, str)
         criterion = losses.regression(self.loss, owner) if named else unreduced(self.loss)
-        return Supervised(Fitting(criterion, self.loss, owner, alike=True))
+        return Supervised(Fitting(criterion, self.loss, owner, alike=True), forward=self._forward_by_name())
 
     def _predict(self, X: Any) -> np.ndarray:
         y = self._outputs(X)
@@ -553,8 +631,8 @@ class NetRegressor(BaseNet, GradientRegressor):
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
         call, owner, alone = self._graph_call(), type(self).__name__, self.target_ndim_ == 1
 
-        def predict(x: Tensor) -> Tensor:
-            y = said(call(x), owner)
+        def predict(*inputs: Tensor) -> Tensor:
+            y = said(call(*inputs), owner)
             return y.flatten() if alone else y
 
         return predict, Named("prediction"), {}
@@ -649,7 +727,8 @@ class Net(Transformer, BaseNet):
 
     @property
     def _n_features_out(self) -> int:
-        width = self._outputs(np.zeros((1, *self.input_shape_), np.float32)).shape
+        with torch.inference_mode():
+            width = self._graph_call()(*self._zeros(1, self.reads_integers_)).shape
         return int(width[1]) if len(width) > 1 else 1
 
 

@@ -257,6 +257,7 @@ class MultiTaskNet(BaseNet):
     """
 
     role = "multi-task"
+    _takes_several = False
     _fitted = {
         "n_samples_": Maybe(Count()),
         "tasks_": Labels(),
