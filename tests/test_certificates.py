@@ -224,3 +224,14 @@ def test_curves_fall_and_deepfool_s_are_its_distances(model):
     ]:
         with pytest.raises(ValueError, match=words):
             attack.evaluate(model, X, Y, bounds=None, **wrong)
+
+
+def test_the_bound_of_a_module_that_returns_a_dict_is_refused_by_name():
+    class Dict(nn.Linear):
+        def forward(self, x):
+            return {"logits": super().forward(x)}
+
+    with pytest.raises(
+        TypeError, match="product_bound: the module must return a tensor; got a dict. Wrap it"
+    ):
+        theory.product_bound(Dict(3, 2), torch.zeros(1, 3))

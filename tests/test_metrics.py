@@ -176,10 +176,29 @@ def test_inception_score_and_perplexity():
         (lambda: metrics.jensen_shannon([0, 0], [1, 2]), "nor all zero"),
         (lambda: metrics.wasserstein(rows(5, 2), rows(5, 3)), "as many columns"),
         (lambda: metrics.wasserstein([1.0], [1.0], method="slice"), "sliced"),
+        (
+            lambda: metrics.wasserstein([1.0, np.nan], [1.0, 2.0]),
+            "wasserstein: both samples must be finite; got NaN",
+        ),
+        (
+            lambda: metrics.wasserstein(rows(5, 2) * np.inf, rows(5, 2)),
+            "wasserstein: both samples must be finite",
+        ),
+        (lambda: metrics.wasserstein([], [1.0]), r"must have rows .* got shapes \(0, 0\) and \(1, 1\)"),
+        (lambda: metrics.mmd(rows(5, 2), rows(5, 2) * np.nan), "mmd: both samples must be finite; got NaN"),
         (lambda: metrics.wasserstein([1.0], [1.0], order=0.5), "order must be at least 1"),
         (lambda: metrics.mmd(np.zeros((3, 2)), np.zeros((3, 2))), "bandwidth must be positive"),
         (lambda: metrics.inception_score(rows(5, 2)), "rows that sum to 1"),
         (lambda: metrics.perplexity([]), "at least one token"),
+        (lambda: metrics.perplexity([np.nan, -1.0]), "log-probabilities must be numbers; got NaN"),
+        (lambda: metrics.jensen_shannon([np.nan, 1], [1, 2]), "p and q must be finite; got NaN"),
+        (lambda: metrics.calibration_error([[0.5, np.nan]], [0]), "chances must be probabilities"),
+        (
+            lambda: metrics.calibration_error([[0.5, 0.5]], ["a"]),
+            "code must number a column .* got <U1 of shape",
+        ),
+        (lambda: metrics.calibration_error([[0.5, 0.5]], [2]), "code must number a column"),
+        (lambda: metrics.calibration_error([[0.5, 0.5]], [0, 1]), "for each of 1 samples"),
     ],
 )
 def test_bad_input_is_named(call, message):

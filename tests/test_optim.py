@@ -180,3 +180,8 @@ def test_robbins_monro_of_ones_own_schedule(power, holds):
     """By the integral test, the sum of t^-p is finite for p > 1 only."""
     assert robbins_monro(lambda t: 3.0 / (100 + t) ** power) is holds
     assert robbins_monro(lambda t: 0.9**t) is False
+
+
+def test_sharpness_aware_steps_are_not_plain_adam():
+    with pytest.raises(ValueError, match="'sam' is a rule of two gradients .* Use Training"):
+        optim.create("sam", [torch.nn.Parameter(torch.zeros(2))], lr=0.1)

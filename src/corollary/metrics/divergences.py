@@ -40,6 +40,10 @@ def jensen_shannon(p: Any, q: Any, bins: Any = None) -> float:
     0.6931
     """
     p, q = np.asarray(p, dtype=float).ravel(), np.asarray(q, dtype=float).ravel()
+    if not (np.isfinite(p).all() and np.isfinite(q).all()):
+        raise errors.value(
+            "jensen_shannon", "p and q must be finite", "NaN or infinity", "Fill or drop them."
+        )
     if bins is not None:
         edges = np.histogram_bin_edges(np.concatenate([p, q]), bins)
         p, q = np.histogram(p, edges)[0].astype(float), np.histogram(q, edges)[0].astype(float)
@@ -87,11 +91,7 @@ def wasserstein(
     >>> wasserstein([0.0, 1.0, 3.0], [5.0, 6.0, 8.0])
     5.0
     """
-    a, b = (np.asarray(x, dtype=float) for x in (a, b))
-    a, b = (x[:, None] if x.ndim == 1 else x.reshape(len(x), -1) for x in (a, b))
-    if a.shape[1] != b.shape[1] or not len(a) or not len(b):
-        must = "both samples must have rows with as many columns"
-        raise errors.value("wasserstein", must, f"shapes {a.shape} and {b.shape}")
+    a, b = _samples("wasserstein", a, b)
     if method not in ("auto", "exact", "sliced"):
         raise errors.unknown("wasserstein", "method", method, ("auto", "exact", "sliced"))
     if order < 1:
@@ -104,6 +104,19 @@ def wasserstein(
         costs = [_along(x, y, order) for x, y in zip((a @ directions).T, (b @ directions).T)]
         return float(np.mean(costs) ** (1 / order))
     return float(_plan_cost(cdist(a, b) ** order) ** (1 / order))
+
+
+def _samples(owner: str, a: Any, b: Any, least: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return two samples as tables (n, d) and (m, d) of finite numbers; single numbers are one column."""
+    a, b = (np.asarray(x, dtype=float) for x in (a, b))
+    a, b = (x.reshape(len(x), -1) if x.size else x.reshape(len(x), 0) for x in (a, b))
+    if a.shape[1] != b.shape[1] or min(len(a), len(b)) < least:
+        rows = "rows" if least == 1 else "at least two rows"
+        must = f"both samples must have {rows} with as many columns"
+        raise errors.value(owner, must, f"shapes {a.shape} and {b.shape}")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise errors.value(owner, "both samples must be finite", "NaN or infinity", "Fill or drop them.")
+    return a, b
 
 
 def _along(a: np.ndarray, b: np.ndarray, order: float) -> float:
@@ -152,10 +165,7 @@ def mmd(a: Any, b: Any, bandwidth: float | None = None) -> float:
     >>> mmd(X[:100], X[100:] + 3) > mmd(X[:100], X[100:])
     True
     """
-    a, b = (np.asarray(x, dtype=float).reshape(len(x), -1) for x in (a, b))
-    if a.shape[1] != b.shape[1] or min(len(a), len(b)) < 2:
-        must = "both samples must have at least two rows with as many columns"
-        raise errors.value("mmd", must, f"shapes {a.shape} and {b.shape}")
+    a, b = _samples("mmd", a, b, least=2)
     both = cdist(np.vstack([a, b]), np.vstack([a, b]), "sqeuclidean")
     width = float(np.median(both[np.triu_indices(len(both), 1)])) if bandwidth is None else bandwidth**2
     if width <= 0:
@@ -217,4 +227,6 @@ def perplexity(log_prob: Any, counts: Any = None) -> float:
     total = log_prob.size if counts is None else float(np.sum(counts))
     if total <= 0:
         raise errors.value("perplexity", "there must be at least one token", total)
+    if np.isnan(log_prob).any():
+        raise errors.value("perplexity", "log-probabilities must be numbers", "NaN")
     return float(np.exp(-log_prob.sum() / total))

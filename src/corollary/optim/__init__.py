@@ -107,6 +107,12 @@ def create(name: str | type, params: Iterable[Any] | None = None, **options: Any
     >>> create("projected", [torch.nn.Parameter(torch.ones(2))], lr=0.1, radius=1.0).set
     'radius'
     """
+    if name == "sam":
+        must, do = (
+            "'sam' is a rule of two gradients around another optimiser",
+            "Use Training(optimizer='sam').",
+        )
+        raise value("optim.create", must, "a plain optimiser to make", do)
     if name == "projected":
         make = _projected(**options)
         return make if params is None else make(params)

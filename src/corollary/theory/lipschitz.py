@@ -240,6 +240,12 @@ def _propagated(graph: fx.GraphModule, values: dict[fx.Node, Any]) -> LipschitzB
                 constants[node] = factor * each[0]
                 layers[str(node.target) if node.op == "call_module" else node.name] = factor
     (final, *_) = output.args[0] if isinstance(output.args[0], tuple) else (output.args[0],)
+    said = values[final] if isinstance(final, fx.Node) else final
+    if not isinstance(said, Tensor):
+        must, do = "the module must return a tensor", "Wrap it in a module that returns one of them."
+        raise errors.kind(
+            "product_bound", must, "a dict" if isinstance(said, dict) else type(said).__name__, do
+        )
     part = graph.get_submodule(final.target) if final.op == "call_module" else None
     if isinstance(part, nn.Linear):
         return LipschitzBound(constants[final], layers, constants[final.args[0]], part.weight.detach())
