@@ -193,3 +193,15 @@ def test_writing_is_atomic(tmp_path, monkeypatch):
         io.write(path, {"a": 2}, "test")
     assert io.read(path, "test") == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    from corollary import PCA, MLPClassifier, Training
+
+    model = PCA(1).fit(np.eye(3))
+    with pytest.raises(FileNotFoundError, match="^save: no directory '.*nowhere'. Make it first.$"):
+        model.save(tmp_path / "nowhere" / "m.safetensors")
+    pytest.importorskip("onnx")
+    net = MLPClassifier((2,), training=Training(epochs=1)).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(FileNotFoundError, match="^save: no directory '.*nowhere'. Make it first.$"):
+        net.to_onnx(tmp_path / "nowhere" / "m.onnx")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.errors import missing, value
+from corollary.io import check_directory
 
 __all__ = ["Classes", "Linked", "Named", "Numbers", "Program", "Several", "write_onnx"]
 
@@ -136,6 +137,7 @@ def write_onnx(program: Program, path: str | os.PathLike[str], owner: str, *part
     except ImportError:
         raise missing(owner, "onnx", "onnx") from None
     path = Path(path)
+    check_directory(path)
     net = _Whole(program.call, list(parts)).eval()
     fresh = path.with_name(f".{path.name}.fresh")
     try:

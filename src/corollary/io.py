@@ -322,9 +322,16 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return path
 
 
+def check_directory(path: Path) -> None:
+    """Raise unless a file can be written there: torch and the system would name a temporary file of ours."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"save: no directory {str(path.parent)!r}. Make it first.")
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a file that takes the place of ``path`` once it is whole and on disk."""
+    check_directory(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}")
     try:
         with open(temporary, "wb") as file:
