@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from corollary import diagnose
 from corollary.diagnose.baselines import Baselines, Problem, problem, scaled
 from corollary.diagnose.leak import _association, _surely
 from corollary.diagnose.outcome import _turned
@@ -106,3 +107,11 @@ def test_windows_reach_as_far_as_is_asked():
     widened(net, 30)
     assert net[0].kernel_size[0] >= 30
     assert net(torch.zeros(1, 1, 60)).shape == (1, 4, 60)
+
+
+def test_few_rows_do_not_prove_that_there_is_no_signal():
+    X = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
+    y = (X[:, :3].sum(1) > 0).long()
+    model = nn.Linear(40, 2)
+    report = diagnose(model, (X[:40], y[:40]), (X[40:], y[40:]), loss="cross_entropy")
+    assert "no-signal" not in [f.cause for f in report.alarms]

@@ -111,7 +111,9 @@ def overfit(exam: Exam) -> None:
     worse = (b - a) / max(abs(constant) if math.isfinite(constant) else abs(b), 1e-9)
     base = exam.baselines
     theirs = base.valid_score if base is not None else float("nan")
-    beaten = math.isfinite(theirs) and (theirs - valid) / max(1e-9, 1 - chance) > 0.03
+    beaten = math.isfinite(theirs) and (theirs - valid) / max(1e-9, 1 - chance) > max(
+        0.03, 2 * _noise(valid, n, chance, s.task)
+    )
     # what it says of rows that it knows is worse than what others say of rows that they do not
     short = (
         base is not None and bool(base.held) and (train - chance) / max(1e-9, 1 - chance) < base.gain - LESS
@@ -141,6 +143,13 @@ def overfit(exam: Exam) -> None:
             evidence={"history": s.history},
             repair={"early_stopping": True},
         )
+
+
+def _noise(score: float, n: int, chance: float, task: str) -> float:
+    """Return the standard error of a share of right answers, relative to what is possible; numbers have none that is known."""
+    if task == "regression" or not 0 < score < 1:
+        return 0.0
+    return math.sqrt(score * (1 - score) / n) / max(1e-9, 1 - chance)
 
 
 def _turned(history: np.ndarray, now: float) -> float:

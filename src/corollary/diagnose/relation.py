@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from corollary.diagnose.baselines import Baselines, Problem, baselines, line, scaled, score_of
-from corollary.diagnose.exam import Exam
+from corollary.diagnose.exam import RARE, Exam
 from corollary.diagnose.imbalance import findable
 from corollary.diagnose.label_noise import label_noise
 from corollary.diagnose.tables import dense, joined
@@ -21,6 +21,7 @@ __all__ = ["relation"]
 SHIFTS = (1, -1, 2, -2, 3, -3, 5, -5, 10, -10)
 CLEAR = 4.0  # standard errors from which a score is above chance
 CHANCE = 2.0  # the same, up to which the best of three may come by chance
+FEW = 0.1  # gain that may come by chance where rows are too few to say that there is no signal
 SLIDES = 12  # numbers by which windows may be apart
 SAME = 0.999  # correlation of a column with a target that it is, up to rounding
 
@@ -67,8 +68,10 @@ def relation(exam: Exam) -> None:
         exam.find("misaligned-labels", own, said, where="training targets")
         return
     x = exam.subject.train.x
-    table = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()  # of others a net may see more
-    if learned or base.gain > max(0.04, CHANCE * gain_needed / CLEAR if table else 0.0):
+    # of others than tables a net may see more, and of rare classes a score does not tell
+    plain = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point() and base.chance < RARE
+    luck = CHANCE * gain_needed / CLEAR
+    if learned or base.gain > max(0.04, luck if plain and luck < FEW else 0.0):
         return
     said = f"trees, neighbours and a line score {base.score:.3f} on held-out rows, a constant answer {base.chance:.3f}"
     exam.facts["no signal"] = said
