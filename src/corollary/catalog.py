@@ -331,7 +331,7 @@ def forget(id: str) -> Entry:
 
 
 def _described(cls: Any, id: str | None, title: str | None, params: dict[str, Any] | None) -> Entry:
-    """Return the entry of a class, from what it says of itself."""
+    """Return the entry of a class, from its input kind, roles and docstring."""
     if not isinstance(cls, type) or not callable(getattr(cls, "_learner", None)):
         must = "a system must be a class that inherits from corollary.base.Estimator"
         raise errors.kind("register", must, repr(cls))

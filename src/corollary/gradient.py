@@ -63,7 +63,7 @@ class GradientTrained(Tunable, Estimator):
         return copied  # type: ignore[no-any-return]
 
     def _saved_attributes(self) -> dict[str, Any]:
-        """Return what a file holds: the weights once; a loaded model is tuned further from its own."""
+        """Return the attributes to save; of a fine-tuned model the weights once, since a loaded one starts from its own."""
         kept = super()._saved_attributes()
         return {**kept, "pretrained_": True} if "pretrained_" in kept else kept
 
@@ -322,7 +322,7 @@ class GradientTrained(Tunable, Estimator):
     # --- as an ONNX graph --------------------------------------------------------------------------------
 
     def to_onnx(self, path: Any) -> Any:
-        """Write the fitted model as an ONNX file that says what ``predict`` and ``predict_proba`` say.
+        """Write the fitted model as an ONNX file with the outputs of ``predict`` and ``predict_proba``.
 
         Parameters
         ----------

@@ -169,7 +169,7 @@ class Text:
 
 
 def Dtype() -> Text:
-    """Return what the name of a floating type may be."""
+    """Return the specification of the name of a floating type."""
     return Text(("float16", "bfloat16", "float32", "float64"))
 
 

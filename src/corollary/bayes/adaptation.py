@@ -133,7 +133,7 @@ class Spread:
         vars(self).update(state)
 
     def update(self, theta: Tensor) -> None:
-        """Take in the positions of all chains (chains, d): Welford's sums, several rows at a time."""
+        """Update the running covariance (Welford) with the positions of all chains (chains, d)."""
         if self.kind == "identity":
             return
         theta = theta.double()

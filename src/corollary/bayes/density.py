@@ -174,7 +174,7 @@ class Target:
         return (full[:, 0],) if parts == 1 else (full[:, 0], full[:, 1:])
 
     def _checked(self, found: Any, theta: Tensor) -> Tensor:
-        """Return what the function gave, if it is a value per chain."""
+        """Return the values of the log-density; raise unless there is one per chain."""
         if (
             not isinstance(found, Tensor)
             or found.shape != theta.shape[:1]

@@ -104,7 +104,7 @@ class LogisticPosterior(Posterior):
         self, theta: Tensor, log_p: Tensor, gradient: Tensor, y: Tensor, log_u: Tensor, step: float, n_steps: int,
         variance: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        """Return position, log-density and gradient of each chain after a path that is accepted or not, and what it tells.
+        """Return position, log-density and gradient of each chain after a path, accepted or not, and its statistics.
 
         ``y`` (chains, d) are momenta, ``log_u`` (chains,) logarithms of uniform numbers, ``variance`` (d,) is the inverse mass;
         told (chains, 4) are the energies before and after the path, the probability of accepting its end, and the energy kept.

@@ -16,7 +16,7 @@ from corollary.cli.console import note
 from corollary.cli.fitting import parse_columns
 from corollary.data.columns import LEFT_OUT, plain_columns, table_of
 from corollary.data.dataset import Dataset
-from corollary.engine.directory import busy
+from corollary.engine.directory import busy, read_object
 from corollary.engine.loop import STOPS
 
 __all__ = ["export_to", "list_runs", "open_run", "predict_with", "read_for", "sample_from", "write_columns"]
@@ -56,13 +56,8 @@ def _of_a_board(run: Path) -> bool:
 
 
 def _beside(run: Path, name: str) -> dict[str, Any]:
-    """Return what a file of the run directory says, or nothing if it is not whole."""
-    path = (run if run.is_dir() else run.parent) / name
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    """Return the object in a JSON file of the run directory, in which ``run`` may be the model file."""
+    return read_object((run if run.is_dir() else run.parent) / name)
 
 
 def export_to(run: Path, out: Path) -> str:
@@ -112,7 +107,7 @@ def predict_with(
     columns: list[str] | None = None,
     trusted: list[str] | None = None,
 ) -> str:
-    """Give data to a fitted model, write what it makes of them, and return a line that says so."""
+    """Predict with a fitted model, write the result, and return a line to print."""
     _check_suffix(out)
     if _of_a_board(run):
         model, given, dataset, reading, table = _from_board(run, source, kind, target, columns, trusted or [])
@@ -145,7 +140,7 @@ def _from_board(
 
 
 def _table_of(model: Any, task: str = "") -> Any:
-    """Return what makes the columns that are written: by the roles of a model, its task on a board, or its methods."""
+    """Return the function that makes the columns to write: by the model's role, its task on a board, or its methods."""
     from corollary.roletable import ROLES, TASKS, entries_of
 
     played = [*entries_of(type(model)), *([ROLES[TASKS[task].role]] if task in TASKS else [])]
@@ -168,7 +163,7 @@ def _write_pictures(model: Any, given: Dataset, dataset: Dataset, out: Path) -> 
 
 
 def _compare_told(told: dict[str, str], learned: Any) -> None:
-    """Say where what the user tells of a column is not what the fit learned: the model can only read it as then."""
+    """Warn of columns that the user declares otherwise than in the fit: they are read as in the fit."""
     kinds = {column["name"]: column["kind"] for column in learned}
     for name, kind in told.items():
         if name not in kinds:
@@ -234,7 +229,7 @@ def part_columns(model: Any, dataset: Dataset) -> Columns:
 
 
 def _from_method(method: str, heading: str) -> Callable[[Any, Dataset], Columns]:
-    """Return what gives the data to one method and makes columns of the result."""
+    """Return a function that calls one method on the data and makes columns of the result."""
 
     def table(model: Any, dataset: Dataset) -> Columns:
         result = np.asarray(getattr(model, method)(dataset.X))
@@ -300,7 +295,7 @@ def completed_columns(model: Any, dataset: Dataset) -> Columns:
 
 
 def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
-    """Draw from a generator or a language model, write the draws, and return a line that says so."""
+    """Draw from a generator or a language model, write the draws, and return a line to print."""
     from corollary.roletable import entries_of
 
     _check_suffix(out)

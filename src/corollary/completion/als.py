@@ -83,7 +83,7 @@ class _Alternation(Iteration):
         self.loss = np.inf
 
     def penalty(self, U: np.ndarray) -> float:
-        """Return what the factors of the users cost."""
+        """Return the penalty on the factors of the users."""
         damping = self.options["damping"]
         F = U if damping is None else U[:, :-1]
         cost = float(self.ridges[0].astype(np.float64) @ np.einsum("uk,uk->u", F, F, dtype=np.float64))

@@ -310,7 +310,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, Transformer, Estimator):
             )
 
     def _numpy_seed(self) -> Any:
-        """Return what scikit-learn's own functions may draw from: never the global state."""
+        """Return the seed for scikit-learn's own functions, so that they never use the global state."""
         return self._seed() if self.random_state is None else self.random_state
 
     def _penalties(self, shape: tuple[int, int]) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -252,7 +252,7 @@ class WillshawMemory(Memory, Transformer, Estimator):
         return super().recall(X)
 
     def transform(self, X: Any) -> Any:
-        """Return what :meth:`recall` does."""
+        """Recall, as :meth:`recall` does: the name that scikit-learn's pipelines call."""
         return self.recall(X)
 
     def _recall(self, X: Any) -> np.ndarray:

@@ -164,7 +164,7 @@ class Parts:
             raise ValueError(f"names of parts must be words; got {sorted(self.known)}")
 
     def written(self) -> State:
-        """Return what a checkpoint must know."""
+        """Return the lengths and hashes of the files, which a checkpoint keeps."""
         return {name: (each.entries, each.size, each.chain.hex()) for name, each in self.known.items()}
 
     def path(self, name: str) -> Path:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from corollary import errors, io
 
-__all__ = ["Lock", "busy", "fit_folder", "refuse_to_overwrite", "tidy"]
+__all__ = ["Lock", "busy", "fit_folder", "read_object", "refuse_to_overwrite", "tidy"]
 
 try:
     import fcntl
@@ -133,7 +133,7 @@ def refuse_to_overwrite(directory: Path, number: int, owner: str, resume: bool) 
     }
     model = os.path.lexists(directory / "model.safetensors")
     if not kept and number == 1 and model:
-        kept = {str(_config(directory).get("model", owner))}
+        kept = {str(read_object(directory / "config.json").get("model", owner))}
     elif not kept:
         return
     if not resume:
@@ -145,10 +145,10 @@ def refuse_to_overwrite(directory: Path, number: int, owner: str, resume: bool) 
         raise errors.OtherFit(errors.wording("Run", must, owner, "Use the same model, or another directory."))
 
 
-def _config(directory: Path) -> dict[str, Any]:
-    """Return what ``config.json`` says, or nothing if it is not whole."""
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, such as ``config.json``; empty if the file is missing or damaged."""
     try:
-        config = json.loads((directory / "config.json").read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return config if isinstance(config, dict) else {}
+    return found if isinstance(found, dict) else {}

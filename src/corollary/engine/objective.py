@@ -47,7 +47,7 @@ class Supervised:
         self.metrics = metrics
 
     def output(self, module: nn.Module, inputs: tuple[Any, ...]) -> Any:
-        """Return what the module says of the inputs."""
+        """Return the module's output for a batch."""
         return module(*inputs) if self.forward is None else self.forward(module, *inputs)
 
     def losses(self, module: nn.Module, batch: Batch) -> Tensor:

@@ -40,7 +40,7 @@ class Piecewise(Iteration):
 
     @abstractmethod
     def finish(self) -> Metrics:
-        """Return what the sweep amounts to."""
+        """Return the metrics of the whole sweep."""
 
     def sweep(self) -> Metrics:
         """Do all pieces that are left."""

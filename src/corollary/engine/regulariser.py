@@ -47,7 +47,7 @@ class Regulariser(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _criterion(self) -> Any:
-        """Return what compares output and target."""
+        """Return the criterion of the learner's objective."""
         return self._learner.players[0].objective.criterion
 
     def _n_classes(self) -> int:

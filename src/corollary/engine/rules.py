@@ -200,7 +200,7 @@ class VarianceReduced(Rule):
         player.optimizer.anchor(closure)
 
     def update(self, learner: Any, batch: Batch) -> None:
-        """Look at both points with the same noise, and move."""
+        """Take the gradient here and at the anchor, with the same noise, and move."""
         (player,) = learner.players
         noise, found = learner.stream.now(), {}
 

@@ -283,7 +283,7 @@ class Training(BaseEstimator):  # type: ignore[misc]
         return {key: value for key, value in given.items() if key not in own}
 
     def _plain_params(self) -> dict[str, Any]:
-        """Return what a file can hold: everything but other people's objects, which only a further fit would need."""
+        """Return the fields that a file can hold: all but objects of other packages, which only a further fit would need."""
         from corollary.engine.regulariser import HOOKS, Regulariser
 
         def plain(value: Any) -> bool:

@@ -119,7 +119,7 @@ class Levels(NamedTuple):
         return float(self.kept[t - 1]) if t > 0 else 1.0
 
     def both(self, out: Tensor, x: Tensor, t: int, prediction: str) -> tuple[Tensor, Tensor]:
-        """Return the predicted x0 and epsilon from what the network says at level t, eqs. 1 and 2."""
+        """Return the predicted x0 and epsilon from the network's output at level t, eqs. 1 and 2."""
         a, b = math.sqrt(float(self.kept[t])), math.sqrt(1 - float(self.kept[t]))
         if prediction == "epsilon":
             return (x - b * out) / a, out

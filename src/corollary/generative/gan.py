@@ -53,14 +53,14 @@ NEIGHBOURS = 5
 
 
 def critic_loss(real: Tensor, fake: Tensor, loss: str) -> Tensor:
-    """Return what the critic minimises, given its scores of data and of samples: -V of eq. 1, or minus eq. 5."""
+    """Return the critic's loss, given its scores of data and of samples: -V of eq. 1, or minus eq. 5."""
     if loss.startswith("wasserstein"):
         return fake.mean() - real.mean()
     return F.softplus(-real).mean() + F.softplus(fake).mean()
 
 
 def generator_loss(fake: Tensor, loss: str) -> Tensor:
-    """Return what the generator minimises, given the critic's scores of its samples: eq. 1, 4 or 5."""
+    """Return the generator's loss, given the critic's scores of its samples: eq. 1, 4 or 5."""
     if loss == "minimax":
         return -F.softplus(fake).mean()
     return F.softplus(-fake).mean() if loss == "non-saturating" else -fake.mean()
@@ -309,7 +309,7 @@ class GAN(GenerativeModel):
         return torch.cat(parts)
 
     def discriminate(self, X, y=None):
-        """Return what the critic says of samples: the probability of being real, eq. 2, or the potential of eq. 5."""
+        """Return the critic's output for samples: the probability of being real, eq. 2, or the potential of eq. 5."""
 
         def judge(z: Tensor, log_det: Tensor, label: Tensor | None) -> Tensor:
             score: Tensor = self.module_.critic(z, label)

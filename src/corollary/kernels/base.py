@@ -221,7 +221,7 @@ class Wide(Estimator):
         return {**found, "left_out": out, "jitter": few.jitter, "chosen": self._chosen}
 
     def _product(self, X: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return what multiplies by the kernel of X plus alpha; the kernel is kept if it fits into memory."""
+        """Return the function v -> (K + alpha I) v for the kernel K of X, which is kept if it fits into memory."""
         kept = self._kernel(X) if len(X) ** 2 * 8 <= 2 * MEMORY else None
         block = max(1, MEMORY // (8 * len(X)))
 
@@ -252,11 +252,11 @@ class Wide(Estimator):
         self._keep(found, y)
 
     def _tuned(self, learner: Any) -> State:
-        """Return what a learner of the hyper-parameters has found."""
+        """Return the solution with the hyper-parameters that the learner has found."""
         raise NotImplementedError
 
     def _keep(self, found: State, y: Tensor) -> None:
-        """Keep what a subclass needs besides."""
+        """Keep further results, where a subclass has any."""
 
     # --- asking ------------------------------------------------------------------------------------------
 

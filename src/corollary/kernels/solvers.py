@@ -90,7 +90,7 @@ def evidence(L: Tensor, y: Tensor) -> Tensor:
 
 
 def left_out(L: Tensor, y: Tensor) -> Tensor:
-    """Return what is predicted for each target (n, k) from all others, eq. 3."""
+    """Return the leave-one-out predictions (n, k), eq. 3."""
     inverse = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype), upper=False).square().sum(0)
     return y - solve(L, y) / inverse[:, None]
 

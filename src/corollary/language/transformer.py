@@ -44,7 +44,7 @@ def sinusoids(steps: int, width: int) -> Tensor:
 
 @dataclass
 class Said:
-    """What decoding keeps: for every layer, keys and values (b, heads, t, d_h) of the source and of what is said."""
+    """Cache of decoding: for every layer, keys and values (b, heads, t, d_h) of the source and of the symbols so far."""
 
     source: list[tuple[Tensor, Tensor]]
     past: list[tuple[Tensor, Tensor]]
@@ -52,7 +52,7 @@ class Said:
 
     @property
     def length(self) -> int:
-        """The number of symbols said."""
+        """The number of symbols decoded so far."""
         return self.past[0][0].shape[2]
 
     def take(self, rows: Tensor) -> Said:
@@ -139,7 +139,7 @@ class TransformerNetwork(nn.Module):
     # --- one symbol at a time ----------------------------------------------------------------------------
 
     def begin(self, memory: Tensor, hidden: Tensor | None) -> Said:
-        """Return what to keep before the first symbol, for the source's states as :meth:`encode` gives them."""
+        """Return the cache before the first symbol, for the source's states as :meth:`encode` gives them."""
         source = [tuple(_project(layer.multihead_attn, memory, 1, 3)) for layer in self.core.decoder.layers]
         past = [(k[:, :, :0], v[:, :, :0]) for k, v in source]
         return Said(source, past, None if hidden is None else ~hidden[:, None, None])

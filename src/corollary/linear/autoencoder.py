@@ -48,11 +48,11 @@ class Linear(nn.Module):
         return x @ self.W.T
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return what the codes stand for (n, d)."""
+        """Return the reconstructions (n, d) of codes."""
         return z @ (self.W if self.V is None else self.V.T)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the rebuilt rows."""
+        """Return the reconstructed rows."""
         return self.decode(self.encode(x))
 
 
@@ -66,7 +66,7 @@ class Pair(nn.Module):
         self.noise = noise
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the rebuilt rows."""
+        """Return the reconstructed rows."""
         if self.training and self.noise:
             x = x + self.noise * torch.randn_like(x)
         return self.decode(self.encode(x))

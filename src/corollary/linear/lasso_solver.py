@@ -219,7 +219,7 @@ class WorkingSet(Iteration):
         self._take_in(index[g.topk(count).indices].sort().values)
 
     def _foresee(self, threshold: float) -> None:
-        """Take in what the sequential strong rule expects to be needed at the next level."""
+        """Add the features that the sequential strong rule keeps for the next penalty."""
         index, _ = self._unknown(torch.arange(self.d), self.slopes, threshold)
         if len(index):
             self._take_in(index)

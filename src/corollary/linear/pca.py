@@ -342,7 +342,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         self._set(seen.mean, seen.values.astype(dtype), seen.rows.astype(dtype), seen.squares / (seen.n - 1))
 
     def partial_fit(self, X: Any, y: Any = None) -> PCA:
-        """Take in one more batch of rows (n, d); the first must have at least ``n_components`` rows."""
+        """Update the components with one more batch of rows (n, d); the first must have at least ``n_components`` rows."""
         self._validate_params()
         first = not hasattr(self, "n_samples_seen_")
         X = self._check(self._read_batch(X, y, first)[0], reset=first)
@@ -404,7 +404,7 @@ class PCA(Transformer, Density, ClassNamePrefixFeaturesOutMixin, Estimator):
         )
 
     def _least_noise(self) -> float:
-        """Return what stands for zero noise where the density would not exist."""
+        """Return the least noise variance: without noise there would be no density."""
         return float(np.finfo(np.float64).eps * max(self.explained_variance_.max(initial=0.0), 1e-300) * 1e3)
 
     def _log_prob(self, X: Any) -> np.ndarray:

@@ -111,7 +111,7 @@ class Seen(NamedTuple):
 
 
 def merge(seen: Seen | None, X: np.ndarray, k: int) -> Seen:
-    """Return what is kept after one more batch, eq. 3."""
+    """Return mean, components and singular values after one more batch, eq. 3."""
     m = len(X)
     nu = X.mean(axis=0, dtype=np.float64)
     centred = X - nu.astype(X.dtype)

@@ -345,7 +345,7 @@ class GaussianMixture(BaseMixture, Estimator):
     # --- batches -----------------------------------------------------------------------------------------
 
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Take in one more batch by stepwise EM, eq. 3; the first must have ``n_components`` rows."""
+        """Update the mixture with one more batch by stepwise EM, eq. 3; the first must have ``n_components`` rows."""
         self._validate_params()
         first = not hasattr(self, "_batches")
         data = self._data(X, None, sample_weight) if first else self._later_batch(X, sample_weight)

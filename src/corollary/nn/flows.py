@@ -212,7 +212,7 @@ class SplitCoupling(nn.Module):
         self.net = net
 
     def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return what passes, what moves, and the shift and log-scale that the first decides."""
+        """Return the part that passes, the part that is transformed, and its shift and log-scale."""
         a, b = x[:, : self.n_first], x[:, self.n_first :]
         kept, moved = (a, b) if self.passes == "first" else (b, a)
         out = self.net(kept) if context is None else self.net(kept, context)

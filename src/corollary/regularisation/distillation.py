@@ -80,7 +80,7 @@ class Tempered:
         return losses + self.hard_weight * self.criterion(output, hard) if self.hard_weight else losses
 
     def accuracy(self, output: Any, target: Tensor) -> Tensor:
-        """Return where the student says what the label says, or the teacher where labels count nothing."""
+        """Return where the student predicts the label, or the teacher's class if labels have no weight."""
         soft, hard = target[:, : self.n_classes], target[:, self.n_classes :]
         return self.criterion.accuracy(output, hard if self.hard_weight else soft)
 

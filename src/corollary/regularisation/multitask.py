@@ -82,7 +82,7 @@ class Trunk(nn.Module):
 
 
 def features(trunk: nn.Module, x: Tensor) -> Tensor:
-    """Return what a trunk says of samples, as rows."""
+    """Return the output of a trunk, flattened to rows."""
     h = trunk(x)
     return (h[0] if isinstance(h, tuple) else h).flatten(1)  # type: ignore[no-any-return]
 

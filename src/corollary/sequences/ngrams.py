@@ -77,7 +77,7 @@ def phrase_counts(texts: list[str], n: int, phrases: list[str] | None = None) ->
 
 
 def rarity(counts: csr_matrix) -> np.ndarray:
-    """Return what phrases in few texts count more, iota of eq. 1."""
+    """Return the inverse document frequencies, iota of eq. 1."""
     found = np.bincount(counts.indices, minlength=counts.shape[1])
     return 1 + np.log((1 + counts.shape[0]) / (1 + found))
 
@@ -158,7 +158,7 @@ def cross_fitted(
 
 
 def folds_of(texts: list[str]) -> np.ndarray:
-    """Return the fold of each text, by what it says: texts that are there twice stay together."""
+    """Return the fold of each text, by a hash of its words: equal texts are in the same fold."""
     return np.array([crc32(text.encode("utf-8", "surrogatepass")) % FOLDS for text in texts])
 
 
@@ -197,7 +197,7 @@ class ScoresPhrases:
     training: Training | None
 
     def top_ngrams(self, n: int = 10) -> dict[Any, list[str]]:
-        """Return, for each class, the n phrases that speak most for it in the linear part.
+        """Return, for each class, the n phrases with the largest weights in the linear part.
 
         Parameters
         ----------

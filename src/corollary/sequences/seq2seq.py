@@ -124,7 +124,7 @@ class Seq2SeqNetwork(nn.Module):
         return self.mixing * (self.trained.double() / self.mixing_steps).clamp_max(1.0)
 
     def encode(self, x: Tensor, lengths: Tensor | None) -> tuple[Any, Any]:
-        """Return what attention looks at, and the decoder's first state."""
+        """Return the encoder's states, which attention reads, and the decoder's first state."""
         h = self.encoder(self.embed(self.source, x), lengths)
         last = torch.tanh(self.bridge(pool(h, lengths, "last", self.width)))
         parts = last.reshape(x.shape[0], -1, self.n_layers, self.width).permute(1, 2, 0, 3).contiguous()

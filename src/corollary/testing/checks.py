@@ -87,7 +87,7 @@ def _graph(rng: np.random.Generator) -> tuple[Any, Any]:
 
 
 def outputs(model: Any, X: Any) -> dict[str, Any]:
-    """Return what every role of a fitted model makes of X."""
+    """Return the outputs of all methods of a fitted model's roles for X."""
     return {name: call(model, X) for name, call in _questions(model)}
 
 

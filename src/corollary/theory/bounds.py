@@ -336,7 +336,7 @@ class StochasticNetwork(nn.Module):
         return self
 
     def _price(self, log_prior: Tensor, delta: float) -> Tensor:
-        """Return what the choice of the prior's spread adds to the bound: the logarithm of pi^2 j^2 / 6."""
+        """Return the cost in the bound of choosing the prior's variance, a union bound: the logarithm of pi^2 j^2 / 6."""
         j = (-self.GRID * log_prior).clamp(min=1)
         return 2 * j.log() + log(math.pi**2 / 6)
 

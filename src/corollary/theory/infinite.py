@@ -236,7 +236,7 @@ def _start(A: Tensor, B: Tensor, gather: Callable[[Tensor], Tensor], w: Any, b: 
 
 
 def _layer(now: _State, name: str, gather: Callable[[Tensor], Tensor], w: Any, b: Any, same: bool) -> _State:
-    """Return what an activation and the next linear layer make of the kernels."""
+    """Return the kernels after an activation and the next linear layer."""
     K, slope = dual(name, now.K, now.qa, now.qb)
     qa, own = dual(name, now.qa, now.qa, now.qa)
     qb = dual(name, now.qb, now.qb, now.qb)[0]

@@ -21,7 +21,7 @@ KINDS: dict[str, Any] = {"resnet": resnet, "segformer": segformer, "vit": vit}
 
 
 def read_checkpoint(source: Any, owner: str, nets: set[str]) -> dict[str, Any]:
-    """Return what a checkpoint says: the kind of net, its arguments, its weights, classes, sides and standardisation."""
+    """Return the content of a checkpoint: the kind of net, its arguments, its weights, classes, sides and standardisation."""
     kind = _kind(source, owner, sorted(KINDS.keys() & nets))
     config, weights = read_pretrained(source, kind, owner, KINDS[kind].DEFAULTS)
     channels = config["num_channels"]

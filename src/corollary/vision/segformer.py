@@ -77,7 +77,7 @@ class Attention(nn.Module):
             self.norm = nn.LayerNorm(width)
 
     def forward(self, z: Tensor, h: int, w: int) -> Tensor:
-        """Return what each token gathers."""
+        """Return the attended values of each token."""
         seen = self.norm(_tokens(self.reduce(_maps(z, h, w)))) if hasattr(self, "reduce") else z
         q, k, v = (
             part.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
