@@ -451,6 +451,46 @@ def test_graphs_of_regressors_images_tokens_and_objectives(tmp_path):
     np.testing.assert_allclose(graph_of(own, tmp_path, x)[0], own.transform(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["poisson", nn.PoissonNLLLoss])
+def test_rates_of_counts_are_predicted_not_their_logarithms(loss, tmp_path):
+    counts = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
+    plan = Training(epochs=100, learning_rate=0.05)
+    model = NetRegressor(nn.Linear(4, 1), loss=loss, training=plan, random_state=0).fit(X, counts)
+    assert model.predict(X).mean() == pytest.approx(counts.mean(), rel=0.1)
+    x = X[:7].astype(np.float32)
+    np.testing.assert_allclose(graph_of(model, tmp_path, x)[0], model.predict(x), rtol=1e-5)
+
+
+class Normal(nn.Module):
+    """Mean and variance of a normal distribution."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        mean, spread = self.last(x).split(1, 1)
+        return mean, nn.functional.softplus(spread)
+
+
+def test_a_link_reads_the_whole_output_as_the_loss_does():
+    def loss(output, target):
+        return nn.functional.gaussian_nll_loss(output[0], target, output[1] + 1e-3)
+
+    plain = NetRegressor(Normal, loss=loss, training=PLAN, random_state=0).fit(X, X[:, :1])
+    spread = NetRegressor(Normal, loss=loss, link=lambda out: out[1], training=PLAN, random_state=0).fit(
+        X, X[:, :1]
+    )
+    assert (
+        plain.predict(X).shape == (150, 1) and (spread.predict(X) > 0).all() and (plain.predict(X) < 0).any()
+    )
+    classes = NetClassifier(
+        Answers, options={"form": "tuple"}, loss=lambda out, t: nn.functional.cross_entropy(out[0], t),
+        link=lambda out: out[0].softmax(1), training=PLAN, random_state=0,
+    ).fit(X, Y)  # fmt: skip
+    np.testing.assert_allclose(classes.predict_proba(X).sum(1), 1, atol=1e-6)
+
+
 # --- optimisers that have no name -------------------------------------------------------------------------
 
 

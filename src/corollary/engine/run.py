@@ -56,7 +56,8 @@ class Run:
     precision : str, optional
         A Lightning Fabric precision such as "bf16-mixed"; by default the data's own.
     processes : int, default=1
-        How many processes share the work; under ``torchrun`` its world is used.
+        How many processes share the work; under ``torchrun`` its world is used. Layers that normalise over a batch see a
+        process's own share of it.
     strategy : {"ddp", "fsdp"}, default="ddp"
         How several processes train a network. With "ddp" each of them holds the whole optimiser. With "fsdp" the optimiser
         is sharded: each process holds and updates one slice of the parameters (:mod:`corollary.engine.sharding`). The

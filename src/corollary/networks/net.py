@@ -390,7 +390,6 @@ class BaseNet(GradientTrained):
 
         def answer(*inputs: Tensor) -> Tensor:
             out = self._call(self.module_, *inputs)
-            out = out[0] if isinstance(out, tuple) else out
             return said(out, type(self).__name__) if link is None else link(out)
 
         return self._forward(self._typed(X), answer, keep=True)
@@ -402,11 +401,7 @@ class BaseNet(GradientTrained):
         return dict(zip(names, self._zeros(2, self.reads_integers_))), {name: {0: "n"} for name in names}
 
     def _graph_call(self) -> Any:
-        def answer(*inputs: Tensor) -> Any:
-            out = self._call(self.module_, *inputs)
-            return out[0] if isinstance(out, tuple) else out
-
-        return answer
+        return partial(self._call, self.module_)
 
 
 class NetClassifier(BaseNet, GradientClassifier):
@@ -566,6 +561,9 @@ class NetRegressor(BaseNet, GradientRegressor):
         Further arguments of the class or function; ``module__width=8`` sets one of them.
     loss : str, callable or loss class, default="squared"
         One of ``corollary.losses.REGRESSION``, a loss of torch, or any function of (output, target).
+    link : callable, optional
+        Turns outputs into predictions; by default the exponential where the loss is Poisson's of log-rates, else the
+        output itself, or the first of several.
     training : Training, optional
         Settings of gradient descent: optimiser, learning rate, epochs, batch size.
     random_state : int or RandomState, optional
@@ -574,7 +572,7 @@ class NetRegressor(BaseNet, GradientRegressor):
     Attributes
     ----------
     module_ : nn.Module
-        The trained module; its output is the prediction. Targets are not scaled.
+        The trained module; its output, through the link, is the prediction. Targets are not scaled.
     n_iter_ : int
         Epochs run.
     history_ : list of dict
@@ -598,10 +596,13 @@ class NetRegressor(BaseNet, GradientRegressor):
     _multi_output = True
     _fitted = {name: Maybe(Plain()) for name in ("target_mean_", "target_scale_", "target_ndim_")}
 
-    def __init__(self, module=None, *, options=None, loss="squared", training=None, random_state=None):
+    def __init__(
+        self, module=None, *, options=None, loss="squared", link=None, training=None, random_state=None
+    ):
         self.module = module
         self.options = options
         self.loss = loss
+        self.link = link
         self.training = training
         self.random_state = random_state
 
@@ -623,16 +624,25 @@ class NetRegressor(BaseNet, GradientRegressor):
         criterion = losses.regression(self.loss, owner) if named else unreduced(self.loss)
         return Supervised(Fitting(criterion, self.loss, owner, alike=True), forward=self._forward_by_name())
 
+    def _link(self) -> Any:
+        """Return what makes predictions of the module's output."""
+        loss = self.loss() if isinstance(self.loss, type) else self.loss
+        rates = loss == "poisson" or (isinstance(loss, nn.PoissonNLLLoss) and loss.log_input)
+        owner = type(self).__name__
+        if self.link is not None or not rates:
+            return self.link or partial(said, owner=owner)
+        return lambda output: said(output, owner).exp()
+
     def _predict(self, X: Any) -> np.ndarray:
-        y = self._outputs(X)
+        y = self._outputs(X, self._link())
         y = y.reshape(len(y)) if self.target_ndim_ == 1 else y
         return y.astype(X.dtype) if getattr(X, "dtype", None) in (np.float32, np.float64) else y
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        call, owner, alone = self._graph_call(), type(self).__name__, self.target_ndim_ == 1
+        call, link, alone = self._graph_call(), self._link(), self.target_ndim_ == 1
 
         def predict(*inputs: Tensor) -> Tensor:
-            y = said(call(*inputs), owner)
+            y: Tensor = link(call(*inputs))
             return y.flatten() if alone else y
 
         return predict, Named("prediction"), {}
@@ -723,12 +733,14 @@ class Net(Transformer, BaseNet):
         return self._outputs(X)
 
     def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        return self._graph_call(), Named("output"), {}
+        call, owner = self._graph_call(), type(self).__name__
+        return lambda *inputs: said(call(*inputs), owner), Named("output"), {}
 
     @property
     def _n_features_out(self) -> int:
         with torch.inference_mode():
-            width = self._graph_call()(*self._zeros(1, self.reads_integers_)).shape
+            out = self._call(self.module_, *self._zeros(1, self.reads_integers_))
+            width = said(out, type(self).__name__).shape
         return int(width[1]) if len(width) > 1 else 1
 
 
