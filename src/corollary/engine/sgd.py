@@ -468,36 +468,37 @@ def _backend(asked: Any) -> Any:
 
 
 def find_rate(learner: GradientLearner) -> float | None:
-    """Return the learning rate at which the loss falls fastest while the rate grows; the learner is left as it was.
+    """Learning-rate range test: return the rate at which the loss falls fastest while the rate grows from update to update.
 
-    The loss is smoothed over updates, and the search ends where it has grown to four times its least. ``None`` means that
-    the engine asked for a pause; the next search begins anew, and finds the same.
+    The loss is smoothed over updates, and the test ends where it has grown to four times its least. The learner is left as
+    it was. ``None`` means that the engine asked for a pause; the next test begins anew, and finds the same.
     """
     before, low, high = learner.state(), *RATES
     rates = np.geomspace(low, high, TRIALS)
     losses: list[float] = []
     smooth, paused = 0.0, False
-    with learner.stream.open():
-        learner.module.train()
-        while len(losses) < TRIALS:
+
+    def batches() -> Iterator[Batch]:
+        while True:
             order = epoch_order(learner.seed, len(losses), len(learner.batches))
             learner.rule.begin(learner)
-            for batch in learner.batches.epoch(order, learner.training.batch_size, 0):
-                learner._use_rate(float(rates[len(losses)]))
-                learner.sums, learner.counts = {}, {}
-                try:
-                    learner._update(batch)
-                except Diverged:
-                    break
-                loss = next(iter(learner.sums.values())) / next(iter(learner.counts.values()))
-                smooth = 0.9 * smooth + 0.1 * loss
-                losses.append(smooth / (1 - 0.9 ** (len(losses) + 1)))
-                paused = pause_wanted(together=True, checkpoint=False)
-                if losses[-1] > 4 * abs(min(losses)) or len(losses) == TRIALS or paused:
-                    break
-            else:
-                continue
-            break
+            yield from learner.batches.epoch(order, learner.training.batch_size, 0)
+
+    with learner.stream.open():
+        learner.module.train()
+        for rate, batch in zip(rates, batches()):
+            learner._use_rate(float(rate))
+            learner.sums, learner.counts = {}, {}
+            try:
+                learner._update(batch)
+            except Diverged:
+                break
+            loss = next(iter(learner.sums.values())) / next(iter(learner.counts.values()))
+            smooth = 0.9 * smooth + 0.1 * loss
+            losses.append(smooth / (1 - 0.9 ** (len(losses) + 1)))
+            paused = pause_wanted(together=True, checkpoint=False)
+            if losses[-1] > 4 * abs(min(losses)) or paused:
+                break
     learner.restore(before)
     if paused:
         return None
