@@ -124,3 +124,60 @@ def _learned(frame, part):
 
 def _scaled(values):
     return (values - values.mean()) / values.std()
+
+
+# --- what an expert would ask ----------------------------------------------------------------------------
+
+
+def notes_of(frame, target):
+    board = compare(frame, target=target, systems=[], rivals="baselines", splits=1)
+    return " ".join(board.notes)
+
+
+def test_a_column_that_tells_the_target_of_every_row_is_named():
+    """Of who left, the day on which they did: a board of perfect scores said nothing about it."""
+    rng = np.random.default_rng(0)
+    left = rng.random(80) < 0.4
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 90, 80), unit="D")
+    frame = pd.DataFrame({"usage": rng.normal(size=80), "closed": days.where(left), "left": left.astype(int)})
+    assert "'closed' alone tells the target of every row" in notes_of(frame, "left")
+    assert "tell" not in notes_of(frame.drop(columns="closed"), "left")
+    frame = frame.assign(closed=left * 3.0 + rng.random(80), state=np.where(left, "gone", "here"))
+    assert "'closed', 'state' each alone tell the target" in notes_of(frame, "left")
+    assert "'copy' alone tells" in notes_of(frame.assign(copy=frame["usage"] ** 3), "usage")
+    few = frame.assign(left=[1, 1, *[0] * 78], closed=[5.0, 6.0, *rng.random(78)], state="x")
+    assert "tell" not in notes_of(few, "left")  # two rows may stand apart by chance
+
+
+def test_a_target_that_changes_slowly_with_a_date_is_no_forecast():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"day": pd.date_range("2024-01-01", periods=200), "sales": rng.normal(size=200).cumsum()}
+    )
+    frame["x"] = rng.normal(size=200)
+    mixed = frame.sample(frac=1, random_state=0)
+    assert "Targets that follow each other by 'day' are alike" in notes_of(mixed, "sales")
+    assert "Targets" not in notes_of(mixed, "x")
+
+
+def test_what_cannot_be_done_is_said_before_the_work(tmp_path):
+    from typer.testing import CliRunner
+
+    from corollary.cli.app import app
+    from corollary.cli.comparing import _check_out
+
+    with pytest.raises(ValueError, match="compare: splits must be at least 1; got 0"):
+        compare("iris", splits=0)
+    done = CliRunner().invoke(app, ["compare", "--data", "iris", "--out", str(tmp_path / "b.pdf")])
+    assert "--out: the file must end in .html or .png; got '.pdf'" in str(done.exception)
+    with pytest.raises(ValueError, match="--out: it must be a file that can be written"):
+        (tmp_path / "b.html").mkdir()
+        _check_out(tmp_path / "b.html")
+
+
+def test_steps_of_a_learning_curve_are_whole():
+    from corollary.plot import curves
+
+    figure = curves([{"step": i, "loss": 1 / i, "seconds": 0.0} for i in (1, 2, 3)])
+    ticks = figure.axes[0].get_xticks()
+    assert np.array_equal(ticks, np.round(ticks))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from corollary import errors
 from corollary.cli.console import say, show_json, table
 
 __all__ = ["leaderboard", "print_board"]
@@ -22,6 +24,7 @@ def leaderboard(
     from corollary.comparison import compare
     from corollary.plot import save
 
+    _check_out(out)
     board = compare(source, kind=kind, target=target, **options)
     if as_json:
         facts = ("task", "metric", "why", "data", "verdict", "notes")
@@ -36,6 +39,19 @@ def leaderboard(
         if not as_json:
             say(f"board in {out}")
     return board
+
+
+def _check_out(out: Path | None) -> None:
+    """Raise for a page that cannot be written, before the minutes that the board takes."""
+    if out is None:
+        return
+    if out.suffix.lower() not in (".html", ".htm", ".png"):
+        raise errors.value("--out", "the file must end in .html or .png", repr(out.suffix))
+    beside = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if out.is_dir() or not os.access(beside, os.W_OK):
+        raise errors.value(
+            "--out", "it must be a file that can be written", repr(str(out)), "Name another one."
+        )
 
 
 def print_board(board: Any) -> None:

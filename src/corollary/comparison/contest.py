@@ -12,6 +12,7 @@ import numpy as np
 
 from corollary import data, errors
 from corollary.comparison.board import INTERRUPTED, Leaderboard, board_of
+from corollary.comparison.cautions import cautions
 from corollary.comparison.chosen import Chosen
 from corollary.comparison.progress import bar
 from corollary.comparison.rivals import Rival, find
@@ -111,6 +112,8 @@ def compare(
     ('classification', 'accuracy', 'softmax-regression')
     """
     clock = _Clock(time_limit, total_time)
+    if splits < 1:
+        raise errors.value("compare", "splits must be at least 1", splits)
     dataset = _loaded(source, y, kind, target, columns)
     task = task or task_of(dataset)
     if task not in TASKS:
@@ -121,7 +124,7 @@ def compare(
     ranking = _ranking(job, dataset, metric)
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
     dataset, groups, said = _grouped(dataset, groups)
-    notes += [text for text in (said, _of_no_use(dataset)) if text]
+    notes += [text for text in (said, _of_no_use(dataset), *cautions(dataset, task)) if text]
     if in_order(dataset, test):
         notes.append(
             "Each part holds out the ratings that follow in time; users who come later are answered as the average one."

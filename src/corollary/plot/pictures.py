@@ -68,6 +68,7 @@ def curves(history: Sequence[dict[str, float]]) -> Figure:
                 axes.plot(*zip(*points), color=colour, marker=marker, ms=3, lw=1.4, label=name.split("_")[0])
         axes.set_title(panel.replace("_", " "), fontsize=9)
         axes.set_xlabel("step", fontsize=8)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.tick_params(labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
         if any(f"validation_{panel}" in row for row in history):
