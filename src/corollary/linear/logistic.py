@@ -78,7 +78,7 @@ class _Problem:
         if self.source is None:
             self.X = Rows(X[rows] if sparse.issparse(X) else as_tensor(X[rows]))
         self.dtype = torch.float64 if self.source is not None else getattr(torch, X.dtype.name)
-        self.last: tuple[Any, Any] = None, None  # weights and their scores
+        self.last: tuple[Any, Any] = None, None  # weights and their log-probabilities
         self.plain = weight is None
         w = np.ones(n) if weight is None else weight
         self.total = float(w.sum())
@@ -96,11 +96,18 @@ class _Problem:
             yield rows, Rows(torch.from_numpy(block))
 
     def scores(self, X: Rows, B: Tensor) -> Tensor:
-        """Return [X 1] B; those of all rows are kept, for the gradient is wanted where the loss was."""
+        """Return [X 1] B."""
+        wide = B.to(self.dtype)
+        return X.dot(wide[:-1]).add_(wide[-1])
+
+    def log_probabilities(self, X: Rows, B: Tensor) -> Tensor:
+        """Return log p (n, k); those of all rows are kept, for the gradient is wanted where the loss was."""
         if B is self.last[0]:
             return self.last[1]  # type: ignore[no-any-return]
-        wide = B.to(self.dtype)
-        Z = X.dot(wide[:-1]).add_(wide[-1])
+        Z = self.scores(X, B)
+        Z.sub_(
+            torch.logsumexp(Z, 1, keepdim=True)
+        )  # torch.log_softmax over a few classes is several times slower
         if X is self.X:
             self.last = B, Z
         return Z
@@ -113,17 +120,14 @@ class _Problem:
     def value(self, B: Tensor) -> float:
         data = torch.zeros((), dtype=torch.float64)
         for rows, X in self.parts():
-            Z = self.scores(X, B)
-            losses = (torch.logsumexp(Z, 1) - Z.gather(1, self.y[rows, None])[:, 0]).double()
-            data = data + (self.w[rows, 0].double() * losses).sum()
+            gains = self.log_probabilities(X, B).gather(1, self.y[rows, None])[:, 0].double()
+            data = data - (self.w[rows, 0].double() * gains).sum()
         return float(self.run.sum(data)) + 0.5 * float((self.penalty * B.square()).sum())
 
     def gradient(self, B: Tensor) -> tuple[Tensor, Tensor]:
         total, found = torch.zeros_like(B), []
         for rows, X in self.parts():
-            Z = self.scores(X, B)
-            # torch.softmax over a few classes is several times slower
-            found.append((Z - torch.logsumexp(Z, 1, keepdim=True)).exp_())
+            found.append(self.log_probabilities(X, B).exp())
             R = found[-1].clone()
             R.scatter_add_(1, self.y[rows, None], torch.full_like(R[:, :1], -1.0))
             total += self.back(X, R.mul_(self.w[rows]))
