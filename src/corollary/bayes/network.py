@@ -38,7 +38,7 @@ from corollary.bayes.hmc import HMC
 from corollary.bayes.sampler import Sampler, collected, warn_of
 from corollary.engine.random import seeded
 from corollary.metrics.calibration import calibration_error
-from corollary.networks.net import build
+from corollary.networks.modules import build
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
 from corollary.shapes import Array, Count, Dtype, Number, Record

@@ -23,9 +23,6 @@ imported by that name: ``load(path, module=...)`` puts the module in.
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -45,178 +42,23 @@ from corollary.engine.training import Training
 from corollary.export import Linked, Named
 from corollary.gradient import GradientClassifier, GradientRegressor, GradientTrained
 from corollary.io import FileError
+from corollary.networks.criteria import (
+    CLASSES,
+    LINKS,
+    TORCH_LOSSES,
+    ClassCriterion,
+    Fitting,
+    said,
+    unreduced,
+)
 from corollary.networks.inputs import call, is_records, together, zeros
-from corollary.nn.normalisation import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from corollary.networks.modules import build, reads_integers, takes_one, try_out
 from corollary.shapes import Count, Dtype, Flag, Maybe, Plain, Text
 
 __all__ = ["BaseNet", "Net", "NetClassifier", "NetRegressor"]
 
 TRIAL = 8  # samples on which a module is tried before it is trained
-ALONE: dict[type, type] = {
-    nn.BatchNorm1d: BatchNorm1d,
-    nn.BatchNorm2d: BatchNorm2d,
-    nn.BatchNorm3d: BatchNorm3d,
-}
 SIZES = ("n_inputs", "input_shape", "n_outputs", "n_classes")
-
-
-# --- modules and losses ----------------------------------------------------------------------------------
-
-
-def build(module: Any, options: dict[str, Any], sizes: dict[str, Any], owner: str) -> nn.Module:
-    """Return a new module: a copy of an instance, or what a class or function makes of options and sizes."""
-    if isinstance(module, nn.Module):
-        if options:
-            do = "Pass the class, or set them in the instance."
-            raise errors.value(owner, "options are arguments of a module's class", "a module", do)
-        return copy.deepcopy(module)
-    if not callable(module):
-        do = "Pass an instance, a class or a function."
-        raise errors.kind(owner, "module must be a torch.nn.Module, or make one", repr(module), do)
-    known = inspect.signature(module).parameters
-    told = {name: size for name, size in sizes.items() if name in known and name not in options}
-    made = module(**options, **told)
-    if not isinstance(made, nn.Module):
-        raise errors.kind(owner, "module must return a torch.nn.Module", type(made).__name__)
-    return made
-
-
-def takes_one(module: nn.Module) -> nn.Module:
-    """Let torch's batch normalisation take a last batch of one sample, which it refuses while training."""
-    for part in module.modules():
-        alone = ALONE.get(type(part))
-        if alone is not None:
-            part.__class__ = alone
-    return module
-
-
-def reads_integers(module: nn.Module) -> bool:
-    """Whether integers stay integers: the module has an embedding that looks them up."""
-    return any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in module.modules())
-
-
-# What a classifier's output means: names, torch's losses, and how it becomes probabilities.
-LINKS: dict[str, Any] = {
-    "cross-entropy": lambda z: z.softmax(1),
-    "margin": lambda z: z.softmax(1),
-    "binary": lambda z: _two(torch.sigmoid(z)),
-    "nll": lambda z: z.exp(),
-    "probability": lambda z: _two(z),
-}
-TORCH_LOSSES: dict[type, str] = {
-    nn.CrossEntropyLoss: "cross-entropy",
-    nn.MultiMarginLoss: "margin",
-    nn.BCEWithLogitsLoss: "binary",
-    nn.NLLLoss: "nll",
-    nn.BCELoss: "probability",
-}
-CLASSES: dict[str, Any] = {
-    "binary": losses.binary_cross_entropy,
-    "cross-entropy": losses.cross_entropy,
-    "margin": losses.margin,
-    "nll": lambda output, target: log_loss(output, target),
-}
-
-
-def _two(p: Tensor) -> Tensor:
-    """Return the probabilities of both classes from that of the second, (n,) or (n, 1) -> (n, 2)."""
-    p = p.flatten()
-    return torch.stack([1 - p, p], 1)
-
-
-def log_loss(output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Return minus the log-probability of the target, a class or soft, where the output holds log-probabilities."""
-    if not target.is_floating_point():
-        return F.nll_loss(output, target, weight, reduction="none")
-    return -(target * output if weight is None else target * output * weight).sum(1)
-
-
-def unreduced(loss: Any) -> Any:
-    """Return a loss that gives one number per sample where it can: torch's own without their mean."""
-    loss = loss() if isinstance(loss, type) else loss
-    if type(loss) is nn.NLLLoss and loss.ignore_index < 0:  # torch's takes no soft targets
-        return partial(log_loss, weight=loss.weight)
-    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        loss = copy.deepcopy(loss)
-        loss.reduction = "none"
-    return loss
-
-
-def said(output: Any, owner: str) -> Tensor:
-    """Return the tensor that a loss of torch compares: the first of several outputs, or that called "logits"."""
-    if isinstance(output, Mapping):
-        if "logits" not in output:
-            must, do = (
-                "an output that is a dict must have 'logits'",
-                "Pass loss= and link= that take the dict.",
-            )
-            raise errors.value(owner, must, sorted(map(str, output)), do)
-        return output["logits"]  # type: ignore[no-any-return]
-    return output[0] if isinstance(output, tuple | list) else output
-
-
-class Fitting:
-    """A criterion that says which shapes do not fit, and turns (n, 1) into (n,) where the target is that.
-
-    A loss of one's own gets the module's output as it is; a known one gets what is ``said``, which ``alike`` wants to
-    have the shape of the target.
-    """
-
-    def __init__(self, criterion: Any, loss: Any, owner: str, alike: bool = False) -> None:
-        self.criterion, self.name, self.owner = criterion, _named(loss), owner
-        self.known = isinstance(loss, str) or _of_torch(loss)
-        self.alike = alike and self.known
-
-    def __call__(self, output: Any, target: Tensor) -> Tensor:
-        """Return the losses."""
-        output = said(output, self.owner) if self.known else output
-        fitted = output
-        if isinstance(output, Tensor) and output.shape != target.shape and output.numel() == target.numel():
-            fitted = output.reshape(target.shape)
-        try:
-            if self.alike and fitted.shape != target.shape:
-                raise ValueError("it has another shape")
-            found = self.criterion(fitted, target)
-            if isinstance(found, Tensor) and found.ndim and len(found) != len(target):
-                raise ValueError(f"it gives {tuple(found.shape)} losses")
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            must = f"the module's output must fit loss={self.name} and targets of shape {tuple(target.shape)}"
-            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            got = f"an output of shape {shape} ({str(error).splitlines()[0]})"
-            raise errors.value(self.owner, must, got, "Change the last layer, or loss=.") from error
-        return found if not isinstance(found, Tensor) or found.ndim < 2 else found.flatten(1).mean(1)
-
-
-def try_out(module: nn.Module, objective: Any, batch: Batch, owner: str) -> None:
-    """Raise before training if a module cannot be trained: shapes, NaN, a loss without a gradient."""
-    module = copy.deepcopy(module).train()
-    with torch.enable_grad():
-        found = _first_loss(module, objective, batch, owner)
-        loss = found[0] if isinstance(found, tuple) else found
-        if not isinstance(loss, Tensor) or loss.ndim:
-            got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise errors.value(owner, "the loss of a batch must be one number", got, "Take its mean.")
-        if not torch.isfinite(loss):
-            must = "the loss must be finite before the first update"
-            do = "Look at the module's initial weights, and at the scale of X."
-            raise errors.value(owner, must, f"{loss.item()} on the first {batch.size} samples", do)
-        if not loss.requires_grad:
-            must = "the loss must depend on parameters of the module"
-            raise errors.value(owner, must, "none that it does", "Compute it from the module's output.")
-
-
-def _first_loss(module: nn.Module, objective: Any, batch: Batch, owner: str) -> Any:
-    """Return the objective on a batch; an error inside it is raised with the shapes of the inputs."""
-    try:
-        return objective(module, batch)
-    except (IndexError, RuntimeError, TypeError) as error:
-        shapes = " and ".join(f"{tuple(t.shape)} ({t.dtype})" for t in batch.inputs if isinstance(t, Tensor))
-        must = f"the module must take a batch of inputs of shape {shapes}"
-        got = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        raise errors.value(owner, must, got.rstrip("."), "Change the module, or the shape of X.") from error
-
-
-# --- the estimators --------------------------------------------------------------------------------------
 
 
 class BaseNet(GradientTrained):
@@ -507,7 +349,7 @@ class NetClassifier(BaseNet, GradientClassifier):
     def _aim(self) -> Any:
         criterion = CLASSES[self.loss] if isinstance(self.loss, str) else unreduced(self.loss)
         fitting = Fitting(criterion, self.loss, type(self).__name__)
-        return Supervised(_Classes(fitting, len(self.classes_)), forward=self._forward_by_name())
+        return Supervised(ClassCriterion(fitting, len(self.classes_)), forward=self._forward_by_name())
 
     def _predict_proba(self, X: Any) -> np.ndarray:
         return self._outputs(X, self._link())
@@ -536,18 +378,6 @@ class NetClassifier(BaseNet, GradientClassifier):
             return F.pad(z.reshape(-1, 1), (1, 0)) if kind == "binary" else z
 
         return scores, like
-
-
-class _Classes(losses.CrossEntropy):
-    """A criterion of one's own that knows the number of classes, so that labels can be smoothed and mixed."""
-
-    def __init__(self, criterion: Fitting, n_classes: int) -> None:
-        super().__init__(n_classes)
-        object.__setattr__(self, "criterion", criterion)
-
-    def __call__(self, output: Any, target: Tensor) -> Tensor:
-        """Return the losses."""
-        return self.criterion(output, target)  # type: ignore[attr-defined, no-any-return]
 
 
 class NetRegressor(BaseNet, GradientRegressor):
@@ -742,15 +572,6 @@ class Net(Transformer, BaseNet):
             out = self._call(self.module_, *self._zeros(1, self.reads_integers_))
             width = said(out, type(self).__name__).shape
         return int(width[1]) if len(width) > 1 else 1
-
-
-def _of_torch(loss: Any) -> bool:
-    kind = loss if isinstance(loss, type) else type(loss)
-    return kind.__module__.startswith("torch.nn.")
-
-
-def _named(loss: Any) -> str:
-    return repr(loss) if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
 
 
 # --- for the contract tests ------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.gradient import GradientTrained
 from corollary.losses import Draw, cross_entropy, exchanged, half_squared, weighted_mean
-from corollary.networks.net import BaseNet, reads_integers
+from corollary.networks.modules import reads_integers
+from corollary.networks.net import BaseNet
 from corollary.nn.mlp import MLP
 from corollary.roles import given_target
 from corollary.shapes import Array, Count, Labels, List, Maybe, Text
