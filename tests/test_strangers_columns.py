@@ -187,3 +187,38 @@ def test_brackets_of_names_are_printed(tmp_path, capsys):
     assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == [
         "length [mm]", "per [/mm]", "a :cat: b",
     ]  # fmt: skip
+
+
+# --- ratings ---------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_users_and_items_count_how_often_they_occur(tmp_path):
+    """Two columns were refused, and a third of times was taken for the rating."""
+    pairs = pd.DataFrame({"user_id": ["a", "a", "b", "b"], "item_id": ["x", "y", "x", "x"]})
+    pairs.to_csv(tmp_path / "clicks.tsv", sep="\t", index=False)
+    found = data.load(tmp_path / "clicks.tsv", kind="ratings")
+    assert found.X.toarray().tolist() == [[1, 1], [2, 0]] and "times" not in found.extra
+    timed = data.load(pairs.assign(created_at=[4, 3, 2, 9]), kind="ratings")
+    assert timed.X.toarray().tolist() == [[1, 1], [2, 0]]
+    assert timed.extra["times"].tolist() == [4, 3, 9]
+    with pytest.raises(ValueError, match="Call two of them user and item"):
+        data.load(pairs.set_axis(["a", "b"], axis=1), kind="ratings")
+
+
+@pytest.mark.parametrize("name", ["unixReviewTime", "timestamp", "created_at", "review_date", "date"])
+def test_times_of_ratings_are_found_by_many_names(name):
+    frame = pd.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [3.0, 4.0], name: [20, 10]})
+    assert data.load(frame, kind="ratings").extra["times"].tolist() == [20, 10]
+    assert "times" not in data.load(frame.rename(columns={name: "update"}), kind="ratings").extra
+
+
+def test_ratings_that_are_all_equal_are_ranked_by_lists():
+    """The mean alone had no error at all."""
+    from corollary import ALS, compare
+
+    rng = np.random.default_rng(0)
+    taste = np.kron(np.eye(2), np.ones((10, 10))) * (rng.random((20, 20)) < 0.6)
+    users, items = np.nonzero(taste)
+    board = compare(pd.DataFrame({"user": users, "item": items}), kind="ratings", systems=["als"], splits=2)
+    assert board.metric == "NDCG@10" and board.rows[0]["system"] == "als"
+    assert ALS._compare_params(data.load(taste, kind="ratings")) == {}

@@ -174,6 +174,7 @@ _ENTRIES = (
                 "ranking.ratings",
                 False,
                 "mean absolute error↓, precision@10, recall@10, NDCG@10",
+                ranks="tasks.ranks_ratings",
                 rivals="baselines.of_ratings",
             )
         },

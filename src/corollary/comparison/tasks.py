@@ -81,6 +81,13 @@ def ranks_classes(dataset: Dataset) -> tuple[str, str]:
     return "accuracy", f"the {len(names)} classes are about even"
 
 
+def ranks_ratings(dataset: Dataset) -> tuple[str, str]:
+    """Return the error of ratings; where all are equal, how high the items stand that a user turns to."""
+    if np.ptp(dataset.X.data) > 0:
+        return "RMSE", ""
+    return "NDCG@10", "all ratings are equal: what can be told is which items a user turns to"
+
+
 def ranks_draws(data: Dataset) -> tuple[str, str]:
     """Return the metric of drawn samples, and what it is computed from."""
     images = data.kind == "image" or "image_shape" in data.extra

@@ -6,6 +6,7 @@ files of triples (user, item, value), among them all that MovieLens publishes.
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _USER, _ITEM, _VALUE = ("user",), ("item", "movie", "artist", "book"), ("rating", "value", "score", "count")
-_TIME = ("time", "date", "when")
+_TIME = re.compile(r"^(time|date|when)|time(stamp)?$|[^a-z]date$|_at$")
 
 
 def check_ratings(X: Any, owner: str, *, shape: tuple[int, int] | None = None, labels: bool = False) -> Any:
@@ -162,8 +163,11 @@ def from_frame(frame: Any, owner: str = "load") -> tuple[Any, np.ndarray, np.nda
     """Return the matrix of a frame of triples with the labels of its rows and columns, both sorted.
 
     Columns are found by name (``user``, ``item``, ``rating`` or ``value``, also as beginnings such
-    as ``userId``); if one is not found, the first three are taken in that order.
+    as ``userId``); if one is not found, the first three are taken in that order. Where there are users and items alone, or
+    with times, the value is how often each pair occurs.
     """
+    if (pair := _pair_alone(frame.columns)) is not None:
+        frame = frame.value_counts([*pair], sort=False, dropna=False).rename("count").reset_index()
     user, item, value = triple_columns(frame.columns) or _first_three(frame, owner)
     rows, users = _codes(frame[user], "user", owner)
     columns, items = _codes(frame[item], "item", owner)
@@ -183,8 +187,8 @@ def times_of(frame: Any, like: Any) -> np.ndarray | None:
     """Return when each stored entry of the matrix of a frame was made, as seconds or any number that grows; or None."""
     import pandas as pd
 
-    user, item, _ = triple_columns(frame.columns) or list(frame.columns[:3])
-    column = next((name for name in frame.columns if str(name).lower().startswith(_TIME)), None)
+    user, item = (triple_columns(frame.columns) or frame.columns)[:2]
+    column = next((name for name in frame.columns if _TIME.search(str(name).lower())), None)
     if column is None:
         return None
     times = frame[column]
@@ -204,19 +208,27 @@ def times_of(frame: Any, like: Any) -> np.ndarray | None:
 
 def triple_columns(names: Any) -> tuple[Any, Any, Any] | None:
     """Return the columns that hold user, item and value by their names, or None."""
-    found = []
-    for starts in (_USER, _ITEM, _VALUE):
-        hits = [name for name in names if str(name).lower().startswith(starts)]
-        if not hits:
-            return None
-        found.append(hits[0])
-    return tuple(found)
+    return _named(names, (_USER, _ITEM, _VALUE))  # type: ignore[return-value]
+
+
+def _named(names: Any, wanted: tuple[tuple[str, ...], ...]) -> tuple[Any, ...] | None:
+    """Return the first column whose name begins with one of the words, for each of these; None if one is not there."""
+    hits = [next((n for n in names if str(n).lower().startswith(starts)), None) for starts in wanted]
+    return None if None in hits else tuple(hits)
+
+
+def _pair_alone(names: Any) -> tuple[Any, ...] | None:
+    """Return the columns of users and items if there are no others but times."""
+    pair = _named(names, (_USER, _ITEM))
+    rest = [str(name).lower() for name in names if pair is not None and name not in pair]
+    return pair if all(map(_TIME.search, rest)) else None
 
 
 def _first_three(frame: Any, owner: str) -> list[Any]:
     if frame.shape[1] < 3:
         must = "ratings must have three columns (user, item, value)"
-        raise errors.value(owner, must, f"{frame.shape[1]}: {', '.join(map(str, frame.columns))}")
+        do = "Call two of them user and item if each row is one time that a user turned to an item."
+        raise errors.value(owner, must, f"{frame.shape[1]}: {', '.join(map(str, frame.columns))}", do)
     return list(frame.columns[:3])
 
 
