@@ -11,9 +11,9 @@ with few targets borrows features from the others: they must serve all tasks, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,10 +28,11 @@ from corollary.engine.objective import Supervised
 from corollary.engine.sources import batches_of
 from corollary.engine.training import Training
 from corollary.gradient import GradientTrained
-from corollary.losses import Draw, cross_entropy, exchanged, half_squared, weighted_mean
+from corollary.losses import weighted_mean
 from corollary.networks.modules import reads_integers
 from corollary.networks.net import BaseNet
-from corollary.nn.mlp import MLP
+from corollary.regularisation.multitask_network import Tasks, Trunk, features
+from corollary.regularisation.multitask_targets import ALONE, TargetTable, as_table, kind_of, plain, present
 from corollary.roles import given_target
 from corollary.shapes import Array, Count, Labels, List, Maybe, Text
 from corollary.validation import as_given, finite, to_numpy
@@ -39,157 +40,6 @@ from corollary.validation import as_given, finite, to_numpy
 __all__ = ["MultiTaskNet", "Tasks", "Trunk"]
 
 KINDS = ("classification", "regression")
-MOST_CLASSES = 100  # whole numbers with more values than this are no labels, unless `tasks` says so
-ALONE = "target"  # the name of a task that has none
-
-
-# --- modules and equation 1 ------------------------------------------------------------------------------
-
-
-class _Head(nn.Module):
-    def __init__(self, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.layers = MLP(widths)
-
-    def forward(self, h: Tensor) -> Tensor:
-        return self.layers(h)  # type: ignore[no-any-return]
-
-
-class _Heads(nn.Module):
-    """All heads as one part, so that the last layer of the network is all of them."""
-
-    def __init__(self, n_features: int, hidden: Sequence[int], outputs: Sequence[int]) -> None:
-        super().__init__()
-        for t, n_out in enumerate(outputs):
-            self.add_module(f"task{t}", _Head((n_features, *hidden, n_out)))
-
-    def forward(self, h: Tensor) -> Tensor:
-        return torch.cat([head(h) for head in self.children()], 1)
-
-
-class Trunk(nn.Module):
-    """A trunk and its heads: (n, ...) -> the outputs of all tasks side by side (n, sum of outputs)."""
-
-    def __init__(
-        self, trunk: nn.Module, n_features: int, hidden: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        super().__init__()
-        self.trunk = trunk
-        self.heads = _Heads(n_features, hidden, outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs."""
-        return self.heads(features(self.trunk, x))  # type: ignore[no-any-return]
-
-
-def features(trunk: nn.Module, x: Tensor) -> Tensor:
-    """Return the output of a trunk, flattened to rows."""
-    h = trunk(x)
-    return (h[0] if isinstance(h, tuple) else h).flatten(1)  # type: ignore[no-any-return]
-
-
-class Tasks:
-    """Eq. 1 as a criterion: the target (n, sum of outputs) holds indicators or a number for each task, NaN for none.
-
-    Parameters
-    ----------
-    outputs : sequence of int
-        Number of classes of each task; 1 for a number.
-    scales : sequence of float
-        :math:`w_t n / |S_t|`, so that the mean over all n samples is eq. 1.
-    """
-
-    def __init__(self, outputs: Sequence[int], scales: Sequence[float]) -> None:
-        self.outputs, self.scales = list(outputs), list(scales)
-
-    def parts(self, output: Tensor, target: Tensor) -> list[Tensor]:
-        """Return the scaled losses (n,) of each task; zero for samples without a target."""
-        found = []
-        for z, y, scale in zip(output.split(self.outputs, 1), target.split(self.outputs, 1), self.scales):
-            there = ~y.isnan().any(1)
-            known = torch.where(there[:, None], y, torch.zeros((), dtype=y.dtype, device=y.device))
-            losses = cross_entropy(z, known) if z.shape[1] > 1 else half_squared(z, known)
-            found.append(scale * losses * there)
-        return found
-
-    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return one loss per sample."""
-        return torch.stack(self.parts(output, target)).sum(0)
-
-    def smoothed(self, target: Tensor, share: float) -> Tensor:
-        """Return targets with a share of each task's classes spread evenly; numbers stay as they are."""
-        tasks = target.split(self.outputs, 1)
-        return torch.cat([(1 - share) * y + share / y.shape[1] if y.shape[1] > 1 else y for y in tasks], 1)
-
-    def with_noise(self, target: Tensor, scale: float, draw: Draw) -> Tensor:
-        """Return targets with a share ``scale`` of classes exchanged, and normal noise of that deviation on numbers."""
-        noisy = []
-        for y in target.split(self.outputs, 1):
-            other = exchanged(y, scale, draw) if y.shape[1] > 1 else y + scale * draw(torch.randn, y)
-            noisy.append(torch.where(y.isnan(), y, other))  # what has no target gets none
-        return torch.cat(noisy, 1)
-
-
-# --- targets ---------------------------------------------------------------------------------------------
-
-
-class _Table(NamedTuple):
-    """Targets by task, and the form in which they came."""
-
-    columns: dict[str, np.ndarray]
-    form: str  # vector, array, mapping or frame
-
-
-def _present(column: np.ndarray) -> np.ndarray:
-    """Return which targets are there: not None, NaN or NaT."""
-    if column.dtype.kind in "fc":
-        return ~np.isnan(column)
-    if column.dtype != object:
-        return np.ones(len(column), bool)
-    return np.array([not (value is None or value != value) for value in column], bool)
-
-
-def _plain(column: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the targets that are there, in a type of their own."""
-    found = column[there]
-    return np.array(found.tolist()) if found.dtype == object else found
-
-
-def _table(y: Any, rows: int, owner: str) -> _Table:
-    if y is None:
-        raise ValueError(f"{owner} requires y to be passed, but the target y is None.")
-    if isinstance(y, Mapping):
-        found = _Table({str(name): np.asarray(to_numpy(part)) for name, part in y.items()}, "mapping")
-    elif hasattr(y, "columns") and hasattr(y, "to_numpy"):
-        found = _Table({str(name): y[name].to_numpy() for name in y.columns}, "frame")
-    else:
-        array = np.asarray(to_numpy(y))
-        if array.ndim > 2 or array.ndim == 0:
-            do = "Pass a dict, a frame, or a column per task."
-            raise errors.value(owner, "y must have one target per sample and task", array.shape, do)
-        if array.ndim == 1:
-            found = _Table({ALONE: array}, "vector")
-        else:
-            found = _Table({str(t): column for t, column in enumerate(array.T)}, "array")
-    if not found.columns:
-        raise errors.value(owner, "y must have at least one task", "none")
-    for name, column in found.columns.items():
-        if column.shape != (rows,):
-            must = f"task {name!r} must have one target per sample ({rows})"
-            raise errors.value(owner, must, f"shape {column.shape}", "Give samples without one NaN or None.")
-    return found
-
-
-def _kind(column: np.ndarray) -> str:
-    """Return what a task is from its targets: few whole numbers and words are labels."""
-    if column.dtype.kind not in "iuf":
-        return "classification"
-    whole = column.dtype.kind in "iu" or np.array_equal(column, np.round(column))
-    most = MOST_CLASSES if column.dtype.kind in "iu" else 20
-    return "classification" if whole and len(np.unique(column)) <= most else "regression"
-
-
-# --- the estimator ---------------------------------------------------------------------------------------
 
 
 class MultiTaskNet(BaseNet):
@@ -319,7 +169,7 @@ class MultiTaskNet(BaseNet):
 
     def _check_y(self, X: Any, y: Any) -> np.ndarray:
         """Learn tasks, labels and scales; return the targets as one array (n, sum of outputs)."""
-        table = _table(y, len(X), type(self).__name__)
+        table = as_table(y, len(X), type(self).__name__)
         names = [*table.columns]
         for option, given in (("tasks", self.tasks), ("task_weight", self.task_weight)):
             for name in given or {}:
@@ -337,11 +187,11 @@ class MultiTaskNet(BaseNet):
 
     def _learned(self, name: str, column: np.ndarray) -> tuple[np.ndarray | None, float, float]:
         """Return labels, mean and scale of a task."""
-        owner, there = type(self).__name__, _present(column)
+        owner, there = type(self).__name__, present(column)
         if not there.any():
             raise errors.value(owner, f"task {name!r} must have targets", "none", "Leave the task out.")
-        values = _plain(column, there)
-        kind = {str(key): kind for key, kind in (self.tasks or {}).items()}.get(name) or _kind(values)
+        values = plain(column, there)
+        kind = {str(key): kind for key, kind in (self.tasks or {}).items()}.get(name) or kind_of(values)
         if kind not in KINDS:
             raise errors.unknown(owner, "kind of task", str(kind), KINDS)
         if kind == "classification":
@@ -364,19 +214,19 @@ class MultiTaskNet(BaseNet):
             raise errors.value(owner, f"task {name!r} must be finite", "infinity in y")
         return found
 
-    def _check_tasks(self, table: _Table) -> None:
+    def _check_tasks(self, table: TargetTable) -> None:
         if [*table.columns] != self.tasks_.tolist():
             must = f"y must have the tasks {self.tasks_.tolist()}"
             raise errors.value(type(self).__name__, must, [*table.columns])
 
-    def _encoded(self, table: _Table) -> np.ndarray:
+    def _encoded(self, table: TargetTable) -> np.ndarray:
         """Return indicators and standardised numbers side by side, NaN where there is no target."""
         parts, owner = [], type(self).__name__
         self._check_tasks(table)
         for t, (name, column) in enumerate(table.columns.items()):
-            there = _present(column)
+            there = present(column)
             part = np.full((len(column), self._outputs_of(t)), np.nan)
-            values, labels = _plain(column, there), self.classes_[t]
+            values, labels = plain(column, there), self.classes_[t]
             if labels is None:
                 part[there, 0] = (self._numbers(name, values) - self.target_mean_[t]) / self.target_scale_[t]
             elif there.any():
@@ -389,7 +239,7 @@ class MultiTaskNet(BaseNet):
         return np.concatenate(parts, axis=1)
 
     def _known_y(self, X: Any, y: Any) -> np.ndarray:
-        return self._encoded(_table(y, len(X), type(self).__name__))
+        return self._encoded(as_table(y, len(X), type(self).__name__))
 
     def _outputs_of(self, t: int) -> int:
         labels = self.classes_[t]
@@ -523,14 +373,14 @@ class MultiTaskNet(BaseNet):
         from sklearn.metrics import r2_score
 
         check_is_fitted(self)
-        wanted = _table(given_target(self, X, y), _rows(X), type(self).__name__)
+        wanted = as_table(given_target(self, X, y), _rows(X), type(self).__name__)
         self._check_tasks(wanted)
         said, found = self._said(X), {}
         for t, (name, column) in enumerate(wanted.columns.items()):
-            there, labels = _present(column), self.classes_[t]
+            there, labels = present(column), self.classes_[t]
             if not there.any():
                 continue
-            z, values = said[name][there], _plain(column, there)
+            z, values = said[name][there], plain(column, there)
             if labels is None:
                 guess = z[:, 0] * self.target_scale_[t] + self.target_mean_[t]
                 found[name] = float(r2_score(self._numbers(name, values), guess))
