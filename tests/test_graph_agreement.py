@@ -16,6 +16,7 @@ torch.set_num_threads(1)  # small graphs: waking a second thread takes longer
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch_geometric calls torch.jit.script when imported
     import torch_geometric.nn as pyg
+    from torch_geometric import EdgeIndex
     from torch_geometric.utils import to_torch_csr_tensor
 
 GCN = [{}, {"improved": True}, {"normalize": False}, {"add_self_loops": False}, {"bias": False}, {"cached": True},
@@ -247,6 +248,8 @@ def test_two_kinds_of_nodes_may_send_messages():
     torch.testing.assert_close(back, theirs((receivers, senders), edges.flip(0)))
     with pytest.raises(ValueError, match=r"nodes 0 to 2 \(x of targets has 3 rows\); got 0 to 3"):
         nn.MessagePassing().propagate(edges.flip(0), x=(senders, receivers))
+    sized = EdgeIndex(edges, sparse_size=(4, 3))
+    torch.testing.assert_close(nn.MessagePassing().propagate(sized, x=(senders, None)), out)
 
 
 def ends_apart(base):
@@ -310,6 +313,24 @@ def test_one_step_over_a_matrix_is_for_one_aggregation_that_has_it(aggr):
     x, edges, _, matrix = directed()
     expected = nn.MessagePassing(aggr).propagate(edges, x=x)
     torch.testing.assert_close(Fused(aggr).propagate(matrix.to_sparse_csr(), x=x), expected)
+
+
+@pytest.mark.parametrize(
+    "aggr, options", [("std", None), ("softmax", {"t": 0.5}), (["mean", "max"], {"mode": "sum"})]
+)
+def test_aggregations_of_torch_geometric_have_their_names(aggr, options):
+    x, edges, _, _ = directed()
+
+    def layer(base, name):
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
+
+        return type(name, (base,), {"forward": forward})(aggr, aggr_kwargs=options)
+
+    ours, theirs = layer(nn.MessagePassing, "Ours"), layer(pyg.MessagePassing, "Theirs")
+    torch.testing.assert_close(ours(x, edges), theirs(x, edges))
+    ours.reset_parameters()
+    torch.testing.assert_close(ours(x, edges), theirs(x, edges))
 
 
 @pytest.mark.parametrize("aggr", ["add", "mean", "max", "mul"])

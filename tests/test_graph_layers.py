@@ -396,7 +396,7 @@ def test_isolated_nodes_one_way_edges_and_several_between_two_nodes(name):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: nn.MessagePassing("median"), "aggr must be one of .*; got 'median'"),
+    (lambda: nn.MessagePassing("middle"), "aggr must be one of .*; got 'middle'"),
     (lambda: nn.MessagePassing(flow="up"), "flow must be"),
     (lambda: nn.MessagePassing().propagate(torch.zeros(2, 1, dtype=torch.long), h=torch.ones(3, 1)), "must be told size="),
     (lambda: nn.MessagePassing().propagate(torch.zeros(2, 1, dtype=torch.long), (1, 1), h=1), "message needs x_j"),

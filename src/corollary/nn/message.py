@@ -57,7 +57,10 @@ class MessagePassing(nn.Module):
     ----------
     aggr : str, sequence of str or torch.nn.Module, default="add"
         How messages are put together: "add", "sum", "mean", "mul", "max" or "min"; several are joined along the last
-        axis. A module is called with messages, targets, ``ptr=None``, ``dim_size`` and ``dim``, as torch_geometric's are.
+        axis. A module is called with messages, targets, ``ptr=None``, ``dim_size`` and ``dim``, as torch_geometric's are;
+        other names are those of its modules, where it is installed.
+    aggr_kwargs : dict, optional
+        Arguments of the module of torch_geometric that ``aggr`` names.
     flow : {"source_to_target", "target_to_source"}, default="source_to_target"
         Which way they go along edges.
     node_dim : int, default=-2
@@ -88,6 +91,7 @@ class MessagePassing(nn.Module):
         self,
         aggr: str | Sequence[str] | nn.Module | None = "add",
         *,
+        aggr_kwargs: dict[str, Any] | None = None,
         flow: str = "source_to_target",
         node_dim: int = -2,
     ) -> None:
@@ -95,20 +99,32 @@ class MessagePassing(nn.Module):
         if flow not in ("source_to_target", "target_to_source"):
             must = "flow must be 'source_to_target' or 'target_to_source'"
             raise value(type(self).__name__, must, repr(flow))
-        self.aggr_module = aggr if isinstance(aggr, nn.Module) else None
         self.aggr = None if isinstance(aggr, nn.Module) else aggr
-        for name in [aggr] if isinstance(aggr, str) else self.aggr or ():
-            if name not in REDUCTIONS:
-                do = "Pass others as a module, such as those of torch_geometric.nn.aggr."
-                raise value(type(self).__name__, f"aggr must be one of {sorted(REDUCTIONS)}", repr(name), do)
+        self.aggr_module = aggr if isinstance(aggr, nn.Module) else self._named(self.aggr, aggr_kwargs)
         self.flow = flow
         self.node_dim = node_dim
         written = type(self).message_and_aggregate is not MessagePassing.message_and_aggregate
-        self.fuse = written and (aggr is None or (isinstance(aggr, str) and aggr != "mul"))
+        one = isinstance(aggr, str) and aggr != "mul" and self.aggr_module is None
+        self.fuse = written and (aggr is None or one)
         self._takes = {stage: _parameters(getattr(self, stage), skip) for stage, skip in STAGES.items()}
         for stage in HOOKED:
             for when in ("forward_pre_hooks", "forward_hooks"):
                 setattr(self, f"_{stage}_{when}", OrderedDict())
+
+    def _named(self, aggr: Any, options: dict[str, Any] | None) -> nn.Module | None:
+        """Return torch_geometric's module for names that are not ours, or that come with options."""
+        names = [aggr] if isinstance(aggr, str) else aggr or ()
+        strange = [name for name in names if name not in REDUCTIONS]
+        if not strange and not options:
+            return None
+        try:
+            from torch_geometric.nn.resolver import aggregation_resolver
+
+            return aggregation_resolver(aggr, **(options or {}))  # type: ignore[no-any-return]
+        except (ImportError, ValueError) as error:
+            do = "Pass others as a module; those of torch_geometric have names where it is installed."
+            must, got = f"aggr must be one of {sorted(REDUCTIONS)}", repr(strange[0] if strange else aggr)
+            raise value(type(self).__name__, must, got, do) from error
 
     def reset_parameters(self) -> None:
         """Draw new weights of ``aggr`` where that is a module; a layer with weights of its own resets them after it."""
@@ -248,7 +264,8 @@ class MessagePassing(nn.Module):
         self, edges: Edges, size: Any, given: dict[str, Any], stages: tuple[str, ...]
     ) -> tuple[int, int]:
         """Return how many nodes each row of edges numbers: as said, as the matrix has it, or as what is given by node."""
-        told = list(size or edges.size or (None, None))
+        kept = getattr(edges.index, "sparse_size", None)  # torch_geometric's EdgeIndex knows it
+        told = list(size or edges.size or (kept() if callable(kept) else (None, None)))
         for name in (name for stage in stages for name in self._takes[stage] if name.endswith(("_i", "_j"))):
             held, row = given.get(name[:-2]), self._rows[name.endswith("_j")]
             parts = enumerate(held) if isinstance(held, tuple | list) else [(row, held)]
