@@ -222,3 +222,24 @@ def test_ratings_that_are_all_equal_are_ranked_by_lists():
     board = compare(pd.DataFrame({"user": users, "item": items}), kind="ratings", systems=["als"], splits=2)
     assert board.metric == "NDCG@10" and board.rows[0]["system"] == "als"
     assert ALS._compare_params(data.load(taste, kind="ratings")) == {}
+
+
+# --- the command line ------------------------------------------------------------------------------------
+
+
+def test_thousands_of_columns_that_are_read_alike_are_one_line():
+    from corollary.cli.describe import describe_columns, shortened
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 100)), columns=[f"g{i}" for i in range(100)])
+    rows = describe_columns(data.load(frame.assign(tissue=["skin", "lung"] * 15)))
+    assert len(rows) == 101
+    assert [row["column"] for row in shortened(rows)] == ["g0 … g99 (100 columns)", "tissue"]
+    assert shortened(rows[-10:]) == rows[-10:]
+
+
+def test_a_setting_of_the_training_is_told_its_prefix():
+    from corollary.cli.fitting import parse_settings
+
+    with pytest.raises(ValueError, match=r"no parameter named 'epochs'.*--set training.epochs=VALUE"):
+        parse_settings(["epochs=5"], {"latent": 2, "training": None}, "VAE")

@@ -112,7 +112,7 @@ def data_sets(
         else:
             table(headings[:-1], [[row[key] for key in headings[:-1]] for row in rows])
         return
-    from corollary.cli.describe import COLUMN_FACTS, describe_columns
+    from corollary.cli.describe import COLUMN_FACTS, describe_columns, shortened
     from corollary.cli.fitting import parse_columns
 
     found = data.load(name, kind, target, columns=parse_columns(columns or []))
@@ -125,7 +125,7 @@ def data_sets(
     table(("", ""), [(key, value) for key, value in facts.items() if value])
     if rows:
         say("")
-        table(COLUMN_FACTS, [list(row.values()) for row in rows])
+        table(COLUMN_FACTS, [list(row.values()) for row in shortened(rows)])
         say("\nTo read a column otherwise: --column NAME=number, category, date, text, id or ignore.")
 
 

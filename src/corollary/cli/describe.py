@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from itertools import groupby
 from typing import Any
 
 from corollary.catalog import Entry
 from corollary.cli.console import quoted
 
-__all__ = ["COLUMN_FACTS", "describe", "describe_columns", "formulas_of"]
+__all__ = ["COLUMN_FACTS", "describe", "describe_columns", "formulas_of", "shortened"]
 
+ALIKE = 20  # columns in a row that are read alike, above which one line stands for all
 COLUMN_FACTS = ("column", "read as", "gaps", "distinct", "what is done")
 
 
@@ -54,6 +56,20 @@ def describe_columns(dataset: Any, target: str | None = None) -> list[dict[str, 
         kind = "number" if y.dtype.kind in "iufb" else "category"
         rows.append(dict(zip(COLUMN_FACTS, (target, kind, 0, int(y.nunique()), "the target"))))
     return rows
+
+
+def shortened(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table's columns; many that follow each other and are read alike become one row."""
+    found = []
+    for _, run in groupby(rows, key=lambda row: (row["read as"], row["gaps"], row["what is done"])):
+        alike = list(run)
+        if len(alike) <= ALIKE:
+            found += alike
+            continue
+        first, last, distinct = alike[0], alike[-1], [row["distinct"] for row in alike]
+        name = f"{first['column']} … {last['column']} ({len(alike)} columns)"
+        found.append({**first, "column": name, "distinct": f"{min(distinct)} … {max(distinct)}"})
+    return found
 
 
 def _series(values: Any) -> Any:

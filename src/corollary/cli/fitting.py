@@ -48,14 +48,15 @@ def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> di
 
 
 def _check_name(key: str, known: dict[str, Any], owner: str) -> None:
+    from corollary.engine.training import Training
+
     head, _, rest = key.partition("__")
     if head not in known:
-        raise errors.unknown(
-            owner, "parameter", head, [k for k in known if "__" not in k], f"See `corollary show {owner}`."
-        )
+        do = f"See `corollary show {owner}`."
+        if "training" in known and head in Training().get_params():
+            do = f"How to descend is set with a prefix: --set training.{head}=VALUE."
+        raise errors.unknown(owner, "parameter", head, [k for k in known if "__" not in k], do)
     if head == "training" and rest:
-        from corollary.engine.training import Training
-
         if rest not in Training().get_params():
             raise errors.unknown("Training", "parameter", rest, Training().get_params())
 
