@@ -42,6 +42,7 @@ from corollary.data.sources import Source
 from corollary.engine.learner import Once, State
 from corollary.linalg.moments import moments_of
 from corollary.linear.lasso_solver import (
+    AllFeatures,
     Features,
     FromSums,
     Path,
@@ -58,6 +59,7 @@ SMALL = 2**21  # entries of a table on which plain sweeps are tried first: a wor
 FEW = 60  # of those sweeps
 SINGLE = 1e-5  # tolerance from which float32 data may stay float32
 COARSE = 1e-7  # tolerance from which a path may look at the features in float32
+WHOLE = 2**28  # multiplications of all features with each other up to which a path begins with them
 
 
 def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=1000):
@@ -101,15 +103,22 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
     X, y = as_float64(np.asarray(X)), np.asarray(y, np.float64)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise errors.value("lasso_path", "X must be (n, d) and y (n,)", f"{X.shape} and {y.shape}")
-    solver = Path(X, y, tol, max_iter) if tol >= COARSE else WorkingSet(Features(X), y, 0.0, tol, max_iter)
+    solver = _path_solver(X, y, tol, max_iter)
     if alphas is None:
-        largest = float(solver.features.dot(solver.y).abs().max()) / len(y)
+        largest = solver.steepest()
         alphas = np.geomspace(1.0, eps, n_alphas) * largest
     alphas = np.sort(np.asarray(alphas, np.float64))[::-1]
     coefs, gaps = np.empty((X.shape[1], len(alphas))), np.empty(len(alphas))
     for i, alpha in enumerate(alphas):
         coefs[:, i], gaps[i] = solver.solve(float(alpha)), solver.gap
     return alphas, coefs, gaps
+
+
+def _path_solver(X: np.ndarray, y: np.ndarray, tol: float, max_iter: int) -> WorkingSet:
+    """Return the way that is shortest for tables of this size."""
+    if X.size * X.shape[1] <= WHOLE:
+        return AllFeatures(X, y, tol, max_iter)
+    return Path(X, y, tol, max_iter) if tol >= COARSE else WorkingSet(Features(X), y, 0.0, tol, max_iter)
 
 
 class Lasso(Regressor, Estimator):

@@ -17,7 +17,16 @@ from corollary.engine.learner import Iteration, Metrics
 from corollary.linalg import Rows
 from corollary.shapes import Array, Either, Index, Maybe
 
-__all__ = ["Features", "FromSums", "Path", "WorkingSet", "as_float64", "column_means", "offsets_are_small"]
+__all__ = [
+    "AllFeatures",
+    "Features",
+    "FromSums",
+    "Path",
+    "WorkingSet",
+    "as_float64",
+    "column_means",
+    "offsets_are_small",
+]
 
 OFFSET = {4: 10.0, 8: 1e4}  # means over spreads from which on a centred copy is made, by bytes of a number
 BATCH = 16  # features that a path takes in together
@@ -46,8 +55,8 @@ def offsets_are_small(X: np.ndarray, mean: np.ndarray) -> bool:
 
 @njit(cache=True, fastmath=True, error_model="numpy")  # pragma: no cover
 def _descend(G, c, w, y2, level, target, max_sweeps):
-    """Sweep eq. 2 over the working set until its own gap, eq. 3, is below ``target``."""
-    m = len(w)
+    """Sweep eq. 2 over the working set until its own gap, eq. 3, is below ``target``; return the gap."""
+    m, gap = len(w), np.inf
     q = np.zeros(m)  # G w, without waking another library's threads
     for j in range(m):
         if w[j] != 0.0:
@@ -75,9 +84,10 @@ def _descend(G, c, w, y2, level, target, max_sweeps):
                 curve += q[j] * w[j]
             r2, yr = y2 - 2 * fit + curve, y2 - fit
             s = min(1.0, level / steepest) if steepest > 0 else 1.0
-            if 0.5 * r2 + level * length - s * yr + 0.5 * s * s * r2 <= target:
-                return sweep + 1
-    return max_sweeps
+            gap = 0.5 * r2 + level * length - s * yr + 0.5 * s * s * r2
+            if gap <= target:
+                break
+    return gap
 
 
 class Features:
@@ -158,6 +168,10 @@ class WorkingSet(Iteration):
     def norms(self) -> torch.Tensor:
         """Norms of the features; computed when (4) can first rule out anything."""
         return self.features.norms()
+
+    def steepest(self) -> float:
+        """Return the level from which on all weights are zero."""
+        return float(self.features.dot(self.y).abs().max()) / self.n
 
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
@@ -330,3 +344,24 @@ class FromSums(WorkingSet):
         self.G = np.ascontiguousarray(self.all[np.ix_(self.active, self.active)])
         self.c = self.first[self.active]
         self.w = np.concatenate([self.w, np.zeros(len(new))])
+
+
+class AllFeatures(FromSums):
+    """The working set of small tables: all features, whose products take less time than a search among them."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray, tol: float, max_iter: int) -> None:
+        n = len(y)
+        super().__init__(X.T @ X / n, X.T @ y / n, float(y @ y) / n, n, 0.0, tol, max_iter)
+        self.active, self.G, self.c, self.w = np.arange(self.d), self.all, self.first, np.zeros(self.d)
+
+    def steepest(self) -> float:
+        """Return the level from which on all weights are zero."""
+        return float(np.abs(self.first).max())
+
+    def solve(self, level: float) -> np.ndarray:
+        """Return the weights for one level, from where the last one ended."""
+        for _ in range(self.max_iter):
+            self.gap = _descend(self.G, self.c, self.w, self.y2, level, self.target, SWEEPS)
+            if self.gap <= self.target:
+                break
+        return self.w
