@@ -243,3 +243,20 @@ def test_a_setting_of_the_training_is_told_its_prefix():
 
     with pytest.raises(ValueError, match=r"no parameter named 'epochs'.*--set training.epochs=VALUE"):
         parse_settings(["epochs=5"], {"latent": 2, "training": None}, "VAE")
+
+
+# --- in memory -------------------------------------------------------------------------------------------
+
+
+def test_a_target_in_a_frame_of_one_column_is_one_target():
+    """It was taken for a set of labels, which few systems take."""
+    y = pd.DataFrame({"kind": ["a", "b"] * 10})
+    assert data.load(np.zeros((20, 2)), y=y).y.tolist() == ["a", "b"] * 10
+
+
+def test_true_false_and_gaps_as_parquet_gives_them_are_numbers_in_the_fit_and_after_it():
+    """A fit of such a frame failed: what it had read as numbers were words to it then."""
+    frame = pd.DataFrame({"flag": [True, False, None] * 4, "kind": ["x", "y"] * 6})
+    made = data.encoder().fit(frame)
+    filled = made.transform(frame)[:, made.get_feature_names_out().tolist().index("flag is missing")]
+    assert filled.tolist() == [0, 0, 1] * 4

@@ -108,6 +108,13 @@ _MONTHS = _FULL | {name: i for i, names in enumerate(_SHORT) for name in names.s
 _MONTHS |= {name[:3].lower(): i for i, name in enumerate(_ENGLISH)}
 _FOREIGN = re.compile(rf"(?i)\b({'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?")
 _CALENDAR = (19000101, 21001231)  # days as integers
+_NUMERIC = (
+    "integer",
+    "floating",
+    "decimal",
+    "mixed-integer-float",
+    "boolean",
+)  # pandas' words for columns of objects
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
 Reading = dict[str, Any]
 
@@ -194,7 +201,7 @@ def _plain(column: Any) -> Any:
     if column.dtype != object:
         return column
     inferred = pd.api.types.infer_dtype(column, skipna=True)
-    if inferred in ("integer", "floating", "decimal", "mixed-integer-float", "boolean"):
+    if inferred in _NUMERIC:
         return pd.to_numeric(column.astype("float64"))
     if inferred in ("datetime", "datetime64", "date"):
         return pd.to_datetime(column)
@@ -301,6 +308,8 @@ def numbers(column: Any, how: Reading) -> Any:
         return _finite(column)
     if str(column.dtype).startswith("timedelta"):
         return column.dt.total_seconds()
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in _NUMERIC:
+        return _finite(column.astype("float64"))
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
         plain = str(column.dtype) != "category"
         return _finite(column.astype("float64") if plain else pd.to_numeric(column, errors="coerce"))

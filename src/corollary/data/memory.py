@@ -242,6 +242,8 @@ def with_target(dataset: Dataset, y: Any) -> Dataset:
         raise errors.value("load", must, f"the string {y!r}", f"A column is named by target={y!r}.")
     uneven = isinstance(y, list | tuple) and len({np.shape(part) for part in y}) > 1
     y = list(y) if uneven else as_array(y)  # labels of the steps of sequences stay a list
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 and dataset.kind in ("table", "text", "image", "graph"):
+        y = y[:, 0]  # a frame of one column
     if getattr(y, "ndim", 1) == 0 or len(y) != len(dataset):
         must = f"the target must have one entry per example ({len(dataset)})"
         raise errors.value("load", must, f"shape {y.shape}" if hasattr(y, "shape") else len(y))
