@@ -20,7 +20,7 @@ from torch import Tensor
 from corollary.diagnose.samples import IGNORED, Samples
 from corollary.diagnose.tables import Reader
 
-__all__ = ["Baselines", "Problem", "baselines", "line", "problem"]
+__all__ = ["Baselines", "Problem", "baselines", "foretells", "line", "problem"]
 
 ROWS = 1200  # rows of the simple models
 NEIGHBOURS = 7
@@ -83,7 +83,7 @@ def _positions(x: Tensor, y: Tensor, rows: np.ndarray, rng: np.random.Generator)
     x, y = x[t].cpu(), y[t].cpu()
     if y.ndim == 2 and x.ndim in (2, 3) and x.shape[1] == y.shape[1]:
         x = x.float() if x.ndim == 3 else x.float()[..., None]
-        ahead = x.shape[2] == 1 and bool((x[:, 1:, 0] == y[:, :-1]).float().mean() > 0.9)
+        ahead = x.shape[2] == 1 and foretells(x[..., 0], y)
         half = next((h for h in (16, 8, 4) if (2 * h + 1) * x.shape[2] <= WINDOW and h <= y.shape[1] // 2), 4)
         padded = F.pad(
             x, (0, 0, 2 * half, 0) if ahead else (0, 0, half, half)
@@ -100,6 +100,14 @@ def _positions(x: Tensor, y: Tensor, rows: np.ndarray, rng: np.random.Generator)
     keep = np.flatnonzero(target != IGNORED)
     keep = np.sort(rng.choice(keep, min(len(keep), 2 * ROWS), replace=False))
     return Problem(np.nan_to_num(flat[keep]), target[keep].astype(int), True, source[keep])
+
+
+def foretells(x: Any, y: Any) -> bool:
+    """Whether targets are the next inputs, where they are counted."""
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or y.ndim != 2 or x.shape != y.shape:
+        return False
+    counted = y[:, :-1] != IGNORED
+    return bool((x[:, 1:] == y[:, :-1])[counted].float().mean() > 0.9)
 
 
 # --- simple models ---------------------------------------------------------------------------------------

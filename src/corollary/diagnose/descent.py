@@ -17,6 +17,7 @@ __all__ = ["abnormal", "with_settings"]
 
 ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
 MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
+LITTLE = 0.03  # the same: no more than noise of the last steps leaves
 LARGE, SMALL, DECAY = "learning-rate-too-large", "learning-rate-too-small", "weight-decay-too-large"
 DROPOUT, BATCH = "dropout-too-large", "batch-too-small"
 USUAL = {  # the largest and the least rate that are usual, where they are not Adam's
@@ -130,6 +131,8 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
     (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
+    # small batches are noisy by nature: of a model that does what it should they leave some of the loss
+    (BATCH, lambda e, v: e.fine and e.gained(BATCH) < LITTLE, lambda e, v: -1),
 )  # fmt: skip
 
 

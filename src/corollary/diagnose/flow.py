@@ -13,7 +13,7 @@ from torch import nn
 
 from corollary.diagnose.descent import abnormal
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.trace import Call, Trace, rms, sensitivity
+from corollary.diagnose.trace import WEIGHTED, Call, Trace, rms, sensitivity
 from corollary.diagnose.view import parts_score
 from corollary.diagnose.weights import weights_state
 
@@ -23,6 +23,7 @@ GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
     30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
 )
+COLLAPSED = 0.3  # of the size that weights are drawn with
 GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
 EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
@@ -101,7 +102,7 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         worst = min(seen)
         said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
         sure = 0.9 if not exam.has("saturated-units") else 0.6
-        if began >= RATIO if began is not None else _far_away(exam):
+        if began >= RATIO if began is not None else _far_away(exam) or _decayed(exam):
             sure = 0.5  # it came on the way: something else brought it about
         elif exam.has("dead-units"):
             exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.6)  # units that nothing reaches
@@ -136,11 +137,31 @@ def _far_away(exam: Exam) -> bool:
     )
 
 
+def _decayed(exam: Exam) -> bool:
+    """Whether a decay above the usual has made the weights far smaller than any usual start."""
+    return abnormal(exam).get("weight-decay-too-large", -1.0) > 0.5 and weights_state(exam).ratio < COLLAPSED
+
+
+def _fades(exam: Exam) -> bool:
+    """Whether what rows differ by has faded before it comes to the layer that has the most dead units."""
+    shares = exam.facts.get("dead", ())
+    dead = max(shares, key=lambda r: r[1])[0]
+    rows = []
+    for c in exam.trace.calls:
+        if c.where == dead:
+            break
+        if c.name in WEIGHTED and c.out.is_floating_point():
+            rows.append(rms(c.units - c.units.mean(0)))
+    return len(rows) >= DEEP // 2 and min(rows) < RATIO * rows[0]
+
+
 def _beyond_dead(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> bool:
     r"""Whether the gradient of a deep net shrinks by far more than dead units account for.
 
     A layer with the share :math:`d` of its units dead lets :math:`\sqrt{1 - d}` of the gradient pass.
     """
+    if began is None and _fades(exam):
+        return True
     shares = [r[1] for r in exam.facts.get("dead", ())]
     if began is not None:  # before any of them could die on the way
         ratio, shares = began, [exam.facts.get("dead at the start") or 0.0] * len(shares)

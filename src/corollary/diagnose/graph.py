@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from corollary.diagnose.descent import ODD, SMALL, abnormal
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import copied, quiet
@@ -177,6 +178,8 @@ def _untrained(exam: Exam, named: dict[str, Any], new: bool) -> bool:
     s = exam.subject
     if s.history.get("loss", np.zeros(0)).size or s.settings.steps:
         return False
+    if s.settings.optimizer == "sgd" and abnormal(exam)[SMALL] > ODD:
+        return False  # it keeps no count of its steps, and such a rate leaves the weights where they were
     counters = [b for n, b in s.net.named_buffers() if n.endswith("num_batches_tracked")]
     if any(int(b) > 0 for b in counters):
         return False
@@ -215,13 +218,30 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
         return  # a rate that is too small leaves all of them near their start
     gradients = exam.trace.gradients if exam.trace is not None else {}
     flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-9]
-    if flows and not _as_good(exam, still):
+    if flows and not _as_good(exam, still) and not _of_a_critic(exam, still):
         said = (
             f"{len(still)} parameters ({share:.0%} of the numbers) stand exactly where they started, "
             "though the loss has a gradient for them"
         )
         exam.find("frozen-parameters", share, said, where=", ".join(matrices[:6]), sure=0.7 if s.initial is None else 1.0,
                   repair={"requires_grad": True})  # fmt: skip
+
+
+def _of_a_critic(exam: Exam, names: list[str]) -> bool:
+    """Whether samples are made without these parameters, where by what loss they were trained is not known."""
+    s = exam.subject
+    if not hasattr(s.net, "sample") or s.criterion.was_given:
+        return False
+    other = s.twin().eval()
+    for n, p in other.named_parameters():
+        if n in names:
+            p.data.mul_(2.0).add_(1.0)
+    made = []
+    for net in (s.net.eval(), other):
+        with torch.no_grad(), quiet(net):
+            torch.manual_seed(0)
+            made.append(main_output(net.sample(8)))
+    return torch.equal(*made)
 
 
 def _as_good(exam: Exam, fixed: list[str]) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,6 +10,7 @@ from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import Graph, graph_of
+from corollary.diagnose.trace import Call
 
 __all__ = ["graph_field", "oversmoothing"]
 
@@ -74,11 +73,11 @@ def oversmoothing(exam: Exam) -> None:
 
 
 def _many_graphs(exam: Exam) -> None:
-    """The same for a batch of small graphs, each with its own matrix: nodes of one graph become alike."""
+    """The same for a batch of small graphs, or of readings of one: nodes of a graph become alike."""
     t = exam.trace
     if t is None or exam.fine:
         return
-    rounds = [c for c in t.calls if c.name in ("matmul", "bmm") and _square(c.entered) and c.out.ndim == 3]
+    rounds = [c for c in t.calls if c.name in ("matmul", "bmm") and c.out.ndim == 3 and _averages(c)]
     if len(rounds) < DEEP:
         return
     profile = []
@@ -94,8 +93,10 @@ def _many_graphs(exam: Exam) -> None:
         )
 
 
-def _square(t: Any) -> bool:
-    return isinstance(t, Tensor) and t.ndim == 3 and t.shape[1] == t.shape[2] and bool((t >= 0).all())
+def _averages(c: Call) -> bool:
+    """Whether a product is a mean over nodes: with a matrix of all pairs, of one graph or of each, and nothing below zero."""
+    t, n = c.entered, c.out.shape[1]
+    return isinstance(t, Tensor) and t.ndim in (2, 3) and t.shape[-2:] == (n, n) and bool((t >= 0).all())
 
 
 def _alike_at_the_start(exam: Exam, limits: Tensor, n: int) -> float:

@@ -16,6 +16,7 @@ from corollary.diagnose.weights import State
 __all__ = ["without_settings"]
 
 TINY = 4.0  # rows of a batch, by its statistics
+SMALL = 8  # rows of a batch from which they are many enough
 LEFT = 0.05  # of the loss of a constant answer: below it there is nothing to gain
 BETTER = 0.03  # of the score, from which answers have got better
 
@@ -34,6 +35,7 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     if run is None or not helped or _too_sure_only(exam, room, run):
         return
     votes = _votes(exam, room, state, stuck)
+    votes["batch-too-small"] += _batch_vote(exam, trials)
     exam.facts["votes"] = votes
     best = max(votes, key=lambda c: votes[c])
     little = not room.loss - run.loss > 0.15 * room.scale  # is left beside what was learned
@@ -58,6 +60,15 @@ def _too_sure_only(exam: Exam, room: Room, run: Result) -> bool:
     exam.facts["fall of the loss by a temperature"] = fall
     share = 1.0 if run.score > room.score + BETTER else 0.6
     return T > 1.2 and fall > share * (room.loss - run.loss)
+
+
+def _batch_vote(exam: Exam, trials: Trials) -> float:
+    """Return what speaks for batches that are known to be small: their own number of rows beside a usual one, all else good."""
+    size = exam.subject.settings.batch_size
+    if size is None or size > SMALL:
+        return 0.0
+    with_it = trials.good("good, own batches", batch_size=size)
+    return 2.0 if trials.lab.runs["good"].loss < 0.8 * with_it.loss else 0.0
 
 
 def _too_much_dropout(exam: Exam, trials: Trials, room: Room, good: Result, fine: bool) -> bool:

@@ -55,7 +55,7 @@ def interventions(exam: Exam) -> None:
         return  # nothing is left that a better descent would gain
     if s.settings.cut < ENDED and _ended_early(exam, trials, room):
         return
-    if s.settings.learning_rate is not None or s.settings.batch_size is not None:
+    if s.settings.learning_rate is not None:
         with_settings(exam, trials, room, state)
     else:
         without_settings(exam, trials, room, state)

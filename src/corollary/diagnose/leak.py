@@ -20,6 +20,7 @@ __all__ = ["target_leak"]
 SHORT = 0.85  # of what can be gained, from which one column is enough for an answer
 ASKED = 512  # rows
 CLEAR = 3.0  # standard errors: of k rows in which two answers differ, all for one of them, the difference is k +- sqrt(k)
+STAMPED = 0.99  # of a pixel's variance between classes: it is one number for each
 MARK, FEW, PIXELS = (
     0.8,
     0.05,
@@ -132,7 +133,10 @@ def _mark(exam: Exam) -> bool:
         "gains": [mine, kept, left],
         "rest": rest,
     }
-    if rest < 0.1 or mine < 0.5 or kept < SHORT * mine or left > (1 - SHORT) * mine:
+    share = (
+        0.5 if strength.max() > STAMPED else SHORT
+    )  # what no picture has by nature need only outweigh the rest
+    if rest < 0.1 or mine < 0.5 or kept < share * mine or left > (1 - share) * mine:
         return False
     said = f"{len(place)} of {len(strength)} pixels decide: with all others of another image the gain is {kept:.2f} of {mine:.2f}"
     exam.find("target-leak", kept, said, where=f"pixels {place[:10].tolist()}", sure=0.9)

@@ -22,6 +22,7 @@ SIZES = (
     2.5,
 )  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
+FEW = 0.05  # a count whose logarithm stands for that of none
 PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
 
 
@@ -95,9 +96,9 @@ def best_output(exam: Exam, z: Tensor, y: Tensor) -> None:
     slack = 1e-6 * (1 + abs(flat))
     cancels = not torch.equal(mixed[best], right[best]) and abs(shuffled - good) <= 1e-4 * abs(bad - good)
     over_rows = s.task == "classes" and _no_class_counts(exam, z, y, right[best], good, bad)
-    if good <= bad - slack and good <= flat + slack and not cancels and not over_rows:
-        return
-    if s.task == "regression" and _rewards(exam, z, y):
+    sound = good <= bad - slack and good <= flat + slack and not cancels and not over_rows
+    if sound or (s.task == "regression" and _rewards(exam, z, y)):
+        _link(exam, z, y, good)
         return
     said = (
         f"the loss of right answers is {good:.3g}, of no answer {flat:.3g}, of wrong ones {bad:.3g}: "
@@ -198,11 +199,18 @@ def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:
                 return False
             loss.backward()
             descent.step()
-        if bool((y >= 0).all()):  # outputs may be logarithms of the answers
-            least = float(exam.subject.criterion(y.reshape(z.shape).float().clamp_min(0.05).log(), y))
-            exam.subject.criterion.logarithms = least < float(loss) + 0.1 * abs(float(loss))
-            exam.__dict__.pop("performance", None)
     a, b = free.detach().reshape(-1).numpy(), y.reshape(-1).float().numpy()
     rank = lambda v: v.argsort().argsort()  # noqa: E731
     distinct = len(np.unique(b)) > 1 and float(a.std()) > 1e-6
     return bool(distinct and np.corrcoef(rank(a + 1e-9 * b), rank(b))[0, 1] > 0.9)
+
+
+def _link(exam: Exam, z: Tensor, y: Tensor, good: float) -> None:
+    """Note that outputs are logarithms of the answers where a loss of numbers, none below zero, is less for those."""
+    if exam.subject.task != "regression" or not bool((y >= 0).all()):
+        return
+    logs = y.reshape(z.shape).float().clamp_min(FEW).log()
+    with torch.no_grad():
+        least = float(exam.subject.criterion(with_main(exam.subject.output, logs), y))
+    exam.subject.criterion.logarithms = least < good
+    exam.__dict__.pop("performance", None)  # was told on another scale

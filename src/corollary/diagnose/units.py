@@ -13,14 +13,16 @@ from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
-from corollary.diagnose.trace import SQUASHERS, WEIGHTED, Call, Trace
+from corollary.diagnose.trace import SQUASHERS, WEIGHTED, Call, Trace, rms
 from corollary.diagnose.trials import Trials
-from corollary.diagnose.weights import untouched, weights_state
+from corollary.diagnose.weights import like_a_draw, untouched, weights_state
 
 __all__ = ["dead_units", "doubtful_units", "saturated"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
 ENDED = 0.35  # share of a layer's activations at their ends that no usual start has
+FAR = 4.0  # times the size that weights are drawn with
+CELLS = {"lstm", "gru", "rnn_tanh"}
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 
 
@@ -84,6 +86,21 @@ def _travelled(exam: Exam) -> bool:
     """Whether the weights are far larger than any usual start, so that what one sees came with the descent."""
     state = weights_state(exam)
     return state.ratio > 2 or state.largest > 4
+
+
+def _driven(exam: Exam, where: str) -> bool:
+    """Whether the weights into a layer are far larger than any usual start and have the form that gradients give them."""
+    calls, modules = exam.trace.calls, dict(exam.subject.net.named_modules())
+    at = next((i for i, c in enumerate(calls) if c.where == where and c.name in SQUASHERS | CELLS), None)
+    fed = (
+        None if at is None else next((c.where for c in reversed(calls[: at + 1]) if c.name in WEIGHTED), None)
+    )
+    module = modules.get(fed)
+    matrices = (
+        [p for p in module.parameters(recurse=False) if p.ndim >= 2] if fed and module is not None else []
+    )
+    far = [p for p in matrices if rms(p) * math.sqrt(3 * p[0].numel()) > FAR]
+    return bool(far) and not any(like_a_draw(p) for p in far)
 
 
 def _never_moved(exam: Exam, where: str, width: int) -> bool:
@@ -168,7 +185,8 @@ def saturated(exam: Exam) -> None:
         said += "" if began is None else f"; at the start {began:.0%} were"
         if _by_inputs(exam):
             return
-        exam.find("saturated-units", worst, said, where=where, sure=0.9 if worst > 0.5 else 0.8,
+        late = began is None and _driven(exam, where)  # by a descent that went too far
+        exam.find("saturated-units", worst, said, where=where, sure=0.5 if late else 0.9 if worst > 0.5 else 0.8,
                   repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
 
 
@@ -196,11 +214,7 @@ def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:
     found, parts = [], dict(net.named_modules())
     for c in t.calls:
         cell = parts.get(c.where)
-        if (
-            c.name not in ("lstm", "gru", "rnn_tanh")
-            or not isinstance(cell, nn.RNNBase)
-            or c.entered.ndim != 3
-        ):
+        if c.name not in CELLS or not isinstance(cell, nn.RNNBase) or c.entered.ndim != 3:
             continue
         h = gates(cell, c.entered.detach().float())
         found.append((c.where, float((h.abs() > FLAT).float().mean()), float((1 - h.square()).median())))

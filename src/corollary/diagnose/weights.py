@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.trace import rms
 
-__all__ = ["State", "beyond_start", "drawn", "untouched", "weights_state"]
+__all__ = ["State", "beyond_start", "drawn", "like_a_draw", "untouched", "weights_state"]
+
+
+EDGE = (
+    1.15  # of where the singular values of random matrices end: by chance the largest is 0.05 beyond at most
+)
 
 
 def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
@@ -46,6 +51,17 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
     if isinstance(module, (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)):
         return bool((v == (1.0 if kind == "weight" else 0.0)).all())
     return None
+
+
+def like_a_draw(W: Tensor) -> bool:
+    r"""Whether a matrix looks as if its entries were drawn independently, at whatever scale.
+
+    The largest singular value of such an :math:`m \times n` matrix is about :math:`\sigma (\sqrt m + \sqrt n)`, the edge of
+    Marchenko and Pastur. What gradients add is of low rank and stands out beyond it.
+    """
+    W = W.detach().float().cpu().reshape(len(W), -1)
+    edge = float(W.std()) * (math.sqrt(W.shape[0]) + math.sqrt(W.shape[1]))
+    return float(torch.linalg.matrix_norm(W - W.mean(), 2)) < EDGE * edge
 
 
 def drawn(net: nn.Module) -> dict[str, bool | None]:
