@@ -260,3 +260,33 @@ def test_true_false_and_gaps_as_parquet_gives_them_are_numbers_in_the_fit_and_af
     made = data.encoder().fit(frame)
     filled = made.transform(frame)[:, made.get_feature_names_out().tolist().index("flag is missing")]
     assert filled.tolist() == [0, 0, 1] * 4
+
+
+# --- graphs ----------------------------------------------------------------------------------------------
+
+
+def test_gml_is_read_as_graphml_is(tmp_path):
+    import networkx as nx
+
+    G = nx.relabel_nodes(nx.karate_club_graph(), lambda i: f"Person {i}")
+    nx.write_gml(G, tmp_path / "k.gml")
+    nx.write_graphml(G, tmp_path / "k.graphml")
+    one, two = (data.load(tmp_path / f"k.{end}", target="club") for end in ("gml", "graphml"))
+    assert np.array_equal(one.y, two.y) and one.extra["nodes"].tolist() == two.extra["nodes"].tolist()
+    assert np.array_equal(one.X.edge_index, two.X.edge_index)
+    (tmp_path / "bad.gml").write_text("graph [ node [ id")
+    with pytest.raises(ValueError, match="load: bad.gml must be a GML file; got"):
+        data.load(tmp_path / "bad.gml")
+
+
+def test_a_graph_without_classes_is_told_how_to_name_them():
+    """The command line was told to pass y."""
+    from corollary import catalog
+    from corollary.cli.fitting import _check_target
+
+    edges = data.load(data.Graph(None, np.array([[0, 1], [1, 2]])))
+    with pytest.raises(
+        ValueError, match="fit needs classes of nodes to learn from; got e.csv without any. Add --target"
+    ):
+        _check_target(catalog.find("gcn"), edges, "e.csv")
+    assert _check_target(catalog.find("mpnn"), edges, "e.csv") is None

@@ -189,8 +189,15 @@ def _check_target(entry: Entry, dataset: Any, source: str) -> None:
     """Raise if the model learns from a target and the data have none, with what to type."""
     _check_classes(entry, dataset)
     taught = {"classifier", "regressor", "tagger", "segmenter", "translator", "answerer"} & {*entry.roles}
-    if not taught or dataset.y is not None or dataset.kind in ("graph", "graphs"):
+    if not taught or dataset.y is not None or dataset.kind == "graphs":
         return
+    if dataset.kind == "graph":
+        if dataset.X.y is not None:
+            return
+        do = "Add --target NAME, an attribute of the nodes; edges alone can be a folder of edges.csv and nodes.csv."
+        raise errors.value(
+            entry.name, "fit needs classes of nodes to learn from", f"{source} without any", do
+        )
     do = "Put the files of each class into a sub-folder of its own, named after it."
     if "segmenter" in taught:
         do = "Put the images into images/ and their masks, of the same names, into masks/ beside it."

@@ -159,16 +159,17 @@ def _weights(fields: list[str], name: str) -> np.ndarray:
 
 
 def read_graphml(path: Path, target: str | None = None) -> Dataset:
-    """Read a GraphML file: numeric node attributes become ``x``, ``target`` names the one for ``y``."""
+    """Read a GraphML or GML file: numeric node attributes become ``x``, ``target`` names the one for ``y``."""
     try:
         import networkx as nx
     except ImportError as error:
         raise errors.missing("load", "networkx", "graphs") from error
+    read, what = (nx.read_gml, "GML") if path.suffix.lower() == ".gml" else (nx.read_graphml, "GraphML")
     try:
-        G = nx.read_graphml(path)
+        G = read(path)
     except Exception as error:  # whatever the bytes make the XML parser or networkx raise
         got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
-        raise errors.value("load", f"{path.name} must be a GraphML file", got) from error
+        raise errors.value("load", f"{path.name} must be a {what} file", got) from error
     if G.number_of_nodes() == 0:
         raise errors.value("load", f"{path.name} must have at least one node", "none")
     graph, columns = attributed(G, target, "load", path.name)

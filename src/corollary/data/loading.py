@@ -17,7 +17,7 @@ path                                                 kind
                                                      data in ``X``, target in ``y``
 ``.txt``                                             text, a document per line
 ``sqlite:///file.db#table`` and other addresses      table, through SQLAlchemy
-``.edges .edgelist .graphml``                        graph
+``.edges .edgelist .graphml .gml``                   graph
 ``.wav``                                             sequence
 ``.png .jpg .jpeg .bmp .gif .pgm .ppm .tif .webp``   image
 folder of such images, ``.wav`` or ``.txt``          image, sequence or text, a sub-folder per class
@@ -233,7 +233,7 @@ def _from_file(path: Path, how: _How) -> Dataset:
         raise errors.value("load", f"{path.name} must have content", "an empty file")
     if suffix in (".npy", ".npz"):
         return _from_numpy(path, kind, how.target)
-    if suffix == ".graphml":
+    if suffix in (".graphml", ".gml"):
         return _fixed(edges.read_graphml(path, how.target), kind, path)
     if suffix in (".xls", ".ods"):
         do = "Save it as .xlsx or .csv in the program that made it."
@@ -255,7 +255,7 @@ def _from_file(path: Path, how: _How) -> Dataset:
 
 
 def _fixed_suffixes() -> tuple[str, ...]:
-    return (*_EDGES, ".graphml", ".wav", *images.SUFFIXES)
+    return (*_EDGES, ".graphml", ".gml", ".wav", *images.SUFFIXES)
 
 
 def _fixed(dataset: Dataset, kind: str | None, path: Path) -> Dataset:
