@@ -181,3 +181,8 @@ def test_steps_of_a_learning_curve_are_whole():
     figure = curves([{"step": i, "loss": 1 / i, "seconds": 0.0} for i in (1, 2, 3)])
     ticks = figure.axes[0].get_xticks()
     assert np.array_equal(ticks, np.round(ticks))
+
+
+def test_who_has_no_score_has_no_place_on_the_page():
+    board = compare(labelled(2, 1), systems=[], splits=1, rivals="baselines", metric="ROC AUC")
+    assert "<tr class=base><td></td><td" in board.to_html()

@@ -175,7 +175,7 @@ class Leaderboard:
         )
         lines = [f"<tr><th></th><th>system</th><th></th>{cells}<th>seconds</th></tr>"]
         for place, row in enumerate(self.rows, 1):
-            mark = "=" if row["tied"] and place > 1 else str(place)
+            mark = "" if row["score"] is None else "=" if row["tied"] and place > 1 else str(place)
             label = "" if row["group"] == "corollary" else html.escape(row["group"])
             if row["score"] is None:
                 body = f"<td colspan={len(metrics)} class=soft>{html.escape(row['error'])}</td>"
