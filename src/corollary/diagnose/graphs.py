@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corollary.diagnose.baselines import Problem, baselines
+from corollary.diagnose.baselines import ROWS, Problem, baselines
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import Graph, graph_of
@@ -14,6 +14,7 @@ from corollary.diagnose.trace import Call
 
 __all__ = ["graph_field", "oversmoothing"]
 
+LOST = 0.15  # of what is possible, that fewer averages tell more: simple models on other draws differ by less
 DEEP = 6  # averages from which a net is deep for a graph: most of it is within reach
 
 
@@ -54,7 +55,7 @@ def oversmoothing(exam: Exam) -> None:
     near, far = (_gain_at(exam, graph, k) for k in (2, hops))
     exam.facts["gain at 2 hops and at all"] = [near, far]
     smooth = alike < 0.1 * first or alike < 0.05 or likeness > 0.98
-    lost = hops >= DEEP and near > far + 0.15
+    lost = hops >= DEEP and near > far + LOST
     if hops >= DEEP and not smooth and near > exam.gain + 0.1:  # shallow views tell more: did it begin so?
         began = _alike_at_the_start(exam, limits, len(graph.x))
         smooth, alike = (True, began) if began < 0.1 * first else (smooth, alike)
@@ -86,11 +87,42 @@ def _many_graphs(exam: Exam) -> None:
         profile.append(float((h - h.mean(1, keepdim=True)).norm() / h.norm().clamp_min(1e-12)))
     first, alike = max(profile[:2]), min(profile[len(profile) // 2 :])
     exam.facts["node variation"], exam.facts["hops"] = profile, len(rounds)
-    if alike < 0.15 * first or alike < 0.05:
+    near, far = _readings(exam, rounds[0].entered, len(rounds))
+    if alike < 0.15 * first or alike < 0.05 or near > max(far + LOST, exam.gain + LOST):
         said = f"after {len(rounds)} averages the nodes of a graph vary by {alike:.3f} of their size, {first:.3f} in the first"
+        said += (
+            f"; simple models gain {near:.2f} from one or two averages and {far:.2f} from all"
+            if near > far
+            else ""
+        )
         exam.find(
             "oversmoothing", alike, said, where=rounds[-1].where, sure=0.9, evidence={"profile": profile}
         )
+
+
+def _readings(exam: Exam, A: Tensor, hops: int) -> tuple[float, float]:
+    """Return what simple models gain of nodes' own targets from one or two averages over one graph, and from all."""
+    x, y = exam.subject.train.x, exam.subject.train.y
+    if (
+        A.ndim != 2
+        or not isinstance(y, Tensor)
+        or x.ndim != 3
+        or x.shape[:2] != y.shape
+        or x.shape[1] != len(A)
+    ):
+        return float("nan"), float("nan")
+    rows = np.random.default_rng(0).permutation(y.numel())[:ROWS]
+    P = A.detach().float().cpu() / A.detach().float().cpu().sum(1, keepdim=True).clamp_min(1e-12)
+    classes, target = exam.subject.task != "regression", y.detach().cpu().reshape(-1).numpy()[rows]
+    h, gains = x.detach().float().cpu(), {}
+    for k in range(1, hops + 1):
+        h = P @ h
+        if k in (1, 2, hops):
+            gains[k] = baselines(
+                Problem(h.reshape(y.numel(), -1).numpy()[rows], target, classes, rows), None, 30
+            ).gain
+    exam.facts["gain at 2 hops and at all"] = [max(gains[1], gains[2]), gains[hops]]
+    return max(gains[1], gains[2]), gains[hops]
 
 
 def _averages(c: Call) -> bool:

@@ -34,6 +34,7 @@ TAUGHT = 0.7  # of the right answers, won back under that move: sound nets win b
 REGAINED = (
     0.45  # the same of a net whose border is near; of photographs it always is, and nothing can be won back
 )
+LEARNED = 0.2  # of what is possible, from which there are answers to be moved
 NOTHING = 0.01  # of half the way: no pupil is needed
 FAINT = 0.1  # of half the distance of two classes in one column, that tells of faint features however far rows lie apart
 STEPS, RATE, BATCH = 300, 1e-3, 32
@@ -43,7 +44,8 @@ def fragile(exam: Exam) -> None:
     """How far the nearest other answer is, relative to how far apart classes lie."""
     s = exam.subject
     rows = _asked(exam)
-    if rows is None or not (exam.fine or exam.gain > 0.85):
+    well = exam.fine or exam.gain > 0.85
+    if rows is None or not (well or exam.gain > LEARNED):
         return
     y = rows.y.reshape(-1).long().cpu()
     net = s.twin().eval()
@@ -65,10 +67,13 @@ def fragile(exam: Exam) -> None:
     exam.facts["sup radius"] = [reach, apart]
     near = half < FRAGILE and reach < BESIDE * apart
     doubtful = half < DOUBTFUL or reach < FAINT * apart
-    if (
-        _leans(exam)
-        or (near and half < NOTHING)
-        or (doubtful and _taught(exam, net, MOVE * reach, scale) > (REGAINED if near else TAUGHT))
+    surely = near and half < NOTHING  # so near that no model which has learned less well is there by itself
+    if surely or (
+        well
+        and (
+            _leans(exam)
+            or (doubtful and _taught(exam, net, MOVE * reach, scale) > (REGAINED if near else TAUGHT))
+        )
     ):
         said = f"half of the right answers change within {median:.3g}, {half:.1%} of half the way to the nearest other class"
         exam.find("adversarially-fragile", half, said, where="inputs", sure=0.7)
