@@ -9,11 +9,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import kstest, norm
 from sklearn.datasets import load_digits
 
 from corollary import DDPM, Training, load
-from corollary.generative.ddpm import Levels, betas, log_cell, noisy, strata
+from corollary.generative.ddpm import Levels, betas, even_noise, log_cell, noisy, strata
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
 from corollary.generative.scaling import Scaling
 
@@ -349,3 +349,14 @@ def test_the_errors_of_the_bound_are_measured_on_few_numbers(monkeypatch):
     X = np.random.default_rng(0).standard_normal((5000, 8)).astype(np.float32)
     model = DDPM(width=8, n_layers=1, training=Training(epochs=1), random_state=0).fit(X)
     assert sum(seen) <= 20_000 * len(model.errors_)
+
+
+@pytest.mark.parametrize("d, count", [(1, 8), (64, 2)])
+def test_the_noise_of_the_bound_has_tails(d, count):
+    """Noise of plus and minus one, which two draws of every number once were, makes a grid look free."""
+    noise = even_noise(count, torch.zeros(1, d, dtype=torch.float64), torch.Generator().manual_seed(0))
+    assert noise.shape == (count, d)
+    torch.testing.assert_close(noise.mean(0), torch.zeros(d, dtype=torch.float64))
+    assert float(noise.square().mean()) == pytest.approx(1)
+    assert kstest(noise.flatten(), "norm").statistic < 1 / count / d + 0.1  # evenly spread quantiles
+    assert float(noise.pow(4).mean()) > (1.5 if d == 1 else 2.5)  # 3 for a normal, 1 without tails

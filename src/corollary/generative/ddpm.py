@@ -71,7 +71,7 @@ from corollary.generative.denoisers import denoiser
 from corollary.shapes import Array, Number
 from corollary.validation import as_given, check_count
 
-__all__ = ["DDPM", "Levels", "betas", "log_cell", "noisy", "strata"]
+__all__ = ["DDPM", "Levels", "betas", "even_noise", "log_cell", "noisy", "strata"]
 
 WITHOUT_LABEL = 0.1  # share of the samples that are learned without their label, for eq. 6
 TOGETHER = 512  # samples drawn at a time
@@ -475,7 +475,7 @@ class DDPM(Density, GenerativeModel):
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
             kept = self._levels.kept[t].expand(len(x0)).to(x0)
-            seen = (noisy(x0, noise.expand_as(x0), kept) for noise in _even_noise(draws, x0, generator))
+            seen = (noisy(x0, noise.expand_as(x0), kept) for noise in even_noise(draws, x0, generator))
             yield t, end - begin, [self._predict_noise(x, t, None)[0] for x in seen]
 
     def _bound(self, x0: Tensor) -> Tensor:
@@ -521,8 +521,8 @@ def _squares(x0: Tensor, guesses: list[Tensor]) -> Tensor:
 
 
 def _draws(d: int) -> int:
-    """Return how many noises the bound of a sample of d numbers is a mean over."""
-    return max(2, min(8, 128 // d))
+    """Return how many noises, an even number, the bound of a sample of d numbers is a mean over."""
+    return 2 * max(1, min(4, 64 // d))
 
 
 def _even() -> torch.Generator:
@@ -539,10 +539,16 @@ def strata(n: int) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _even_noise(count: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return draws (count, ...) of normal noise for one sample, spread so evenly that mean and variance are exact."""
-    d = like[0].numel()
-    places = (torch.rand(count, d, generator=generator).argsort(0) + 0.5) / count
-    normal = math.sqrt(2) * torch.erfinv(2 * places.double() - 1)
-    normal = normal / normal.square().mean(0).sqrt()
-    return normal.reshape(count, *like.shape[1:]).to(like)
+def even_noise(count: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return draws (count, ...) of normal noise for one sample: their sizes are spread evenly, and each has its opposite.
+
+    The sizes are spread over all numbers of all draws. Over the draws of each number alone two of them would be -1 and 1: noise
+    without tails, which a grid forgives.
+    """
+    shape = (count // 2, *like.shape[1:])
+    n = math.prod(shape)
+    places = (torch.randperm(n, generator=generator) + 0.5) / n
+    sizes = math.sqrt(2) * torch.erfinv(places.double())  # quantiles of |z|
+    signs = 2 * torch.randint(2, (n,), generator=generator) - 1
+    normal = (signs * sizes / sizes.square().mean().sqrt()).reshape(shape)
+    return torch.cat([normal, -normal]).to(like)
