@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix
@@ -27,6 +27,7 @@ was not trained on ({found}); it is then fitted to the whole training part with 
 seeds (mean ± standard deviation), and the test part is used once for each. The baseline, which draws nothing, is scikit-learn's
 logistic regression (C = 10) on its tf-idf of all words. Seconds: processor time of one fit."""
 BASELINE = "tf-idf and logistic regression"
+KEPT = "newsgroups_text.json"  # what the search found, so that the seeds can be run without it
 EPOCHS, LENGTH, WORDS, SEEDS = 6, 400, 30_000, 3
 SETTINGS = [
     {"kernel_sizes": (1, 2), "n_filters": 128, "training__learning_rate": 8e-3},
@@ -35,22 +36,29 @@ SETTINGS = [
 ]
 
 
-def text_cnn() -> GridSearchCV:
-    """Return the search that chooses a setting on held-out posts of the training part, then fits all of it."""
+def text_cnn(seed: int = 0) -> TextCNN:
+    """Return the net without the setting that is searched for."""
     plan = Training(EPOCHS, batch_size=64, schedule="cosine")
     sizes = {"embedding_dimension": 64, "vocabulary_size": WORDS, "min_count": 2, "max_length": LENGTH}
-    net = TextCNN(**sizes, dropout=0.3, training=plan, random_state=0)
-    grid = [{name: [choice] for name, choice in setting.items()} for setting in SETTINGS]
-    return GridSearchCV(net, grid, cv=StratifiedShuffleSplit(1, test_size=0.2, random_state=0))
+    return TextCNN(**sizes, dropout=0.3, training=plan, random_state=seed)
 
 
-def described(search: GridSearchCV) -> str:
+def validated(X: list[str], y: np.ndarray, path: Path) -> list[float]:
+    """Return the accuracy of every setting on held-out posts of the training part; measured once, then kept in a file."""
+    if not path.exists():
+        grid = [{name: [choice] for name, choice in setting.items()} for setting in SETTINGS]
+        held = StratifiedShuffleSplit(1, test_size=0.2, random_state=0)
+        search = GridSearchCV(text_cnn(), grid, cv=held, refit=False).fit(X, y)
+        path.write_text(json.dumps(search.cv_results_["mean_test_score"].tolist()) + "\n")
+    return list(json.loads(path.read_text()))
+
+
+def described(scores: list[float]) -> str:
     """Return the validated accuracy of every setting, as the page says it."""
-    scores = search.cv_results_["mean_test_score"]
     return "; ".join(
         f"{setting['n_filters']} filters each of {', '.join(map(str, setting['kernel_sizes']))} words at "
         f"{setting['training__learning_rate']:g}: {score:.3f}"
-        for setting, score in zip(search.cv_results_["params"], scores)
+        for setting, score in zip(SETTINGS, scores)
     )
 
 
@@ -59,10 +67,10 @@ def run(out: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     found = data.load("20newsgroups")
     (X, y), (X_test, y_test) = (([found.X[i] for i in part], found.y[part]) for part in found.extra["split"])
-    search = text_cnn().fit(X, y)
-    nets, start = [search.best_estimator_], time.process_time()
-    nets += [clone(nets[0]).set_params(random_state=seed).fit(X, y) for seed in range(1, SEEDS)]
-    seconds = {"TextCNN": (time.process_time() - start) / (SEEDS - 1)}
+    tried = validated(X, y, out / KEPT)
+    start = time.process_time()
+    nets = [text_cnn(seed).set_params(**SETTINGS[int(np.argmax(tried))]).fit(X, y) for seed in range(SEEDS)]
+    seconds = {"TextCNN": (time.process_time() - start) / SEEDS}
     start = time.process_time()
     baseline = make_pipeline(
         TfidfVectorizer(sublinear_tf=True, min_df=2), LogisticRegression(C=10, max_iter=300)
@@ -70,10 +78,10 @@ def run(out: Path) -> dict[str, Any]:
     seconds[BASELINE] = time.process_time() - start
     accuracies = [float(net.score(X_test, y_test)) for net in nets]
     scores = {"TextCNN": float(np.mean(accuracies)), BASELINE: float(baseline.score(X_test, y_test))}
-    draw(confusion_matrix(y_test, search.predict(X_test)), found.target_names, out)
+    draw(confusion_matrix(y_test, nets[0].predict(X_test)), found.target_names, out)
     text = TEXT.format(
         train=len(X), test=len(X_test), length=LENGTH, words=WORDS, epochs=EPOCHS, settings=len(SETTINGS),
-        seeds=SEEDS, found=described(search),
+        seeds=SEEDS, found=described(tried),
     )  # fmt: skip
     told = {"TextCNN": spread(accuracies, 4), BASELINE: f"{scores[BASELINE]:.4f}"}
     rows = [(name, told[name], round(seconds[name])) for name in scores]
@@ -91,7 +99,7 @@ def draw(counts: np.ndarray, names: list[str], out: Path) -> None:
     image = axis.imshow(wrong, cmap="Blues")
     axis.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axis.set_yticks(range(len(names)), names, fontsize=7)
-    axis.set(xlabel="predicted", ylabel="true", title="Mistakes of TextCNN")
+    axis.set(xlabel="predicted", ylabel="true", title="Mistakes of TextCNN, first seed")
     figure.colorbar(image, shrink=0.8, label="posts")
     figure.savefig(out / "newsgroups_text.png", dpi=110)
     plt.close(figure)
