@@ -8,8 +8,12 @@ from torch import nn
 
 import corollary
 from corollary.diagnose.baselines import foretells
+from corollary.diagnose.descent import BATCH, Evidence
 from corollary.diagnose.graphs import _averages
+from corollary.diagnose.lab import Result
+from corollary.diagnose.settings import Settings
 from corollary.diagnose.trace import Call
+from corollary.diagnose.trials import Room
 from corollary.diagnose.weights import like_a_draw
 
 
@@ -122,3 +126,103 @@ def test_means_over_one_graph_are_averages_as_those_over_many():
     assert _averages(Call("matmul", "", out, A.expand(3, 6, 6)))
     assert not _averages(Call("matmul", "", out, A - 1))
     assert not _averages(Call("matmul", "", out, torch.rand(2, 2)))
+
+
+def test_wrong_counts_are_none_below_zero():
+    """A Poisson loss of means takes their logarithm, which wrong answers below zero do not have."""
+    torch.manual_seed(0)
+    X = torch.randn(400, 3)
+    y = torch.poisson(F.softplus(2 * X[:, 0] + 1))
+    model = nn.Sequential(line([2.0, 0.0, 0.0], 1.0), nn.Softplus())
+    loss = lambda z, t: (z - t * z.log()).mean()  # noqa: E731
+    turned = lambda z, t: (t * z.log() - z).mean()  # noqa: E731
+    assert "wrong-loss" not in alarms(model, (X, y), loss=loss)
+    assert "wrong-loss" in alarms(model, (X, y), loss=turned)
+
+
+def test_batches_are_too_small_if_more_answers_are_right_with_larger_ones():
+    def evidence(right, rows):
+        room = Room(0.13, 0.9, 0.13, 0.9, 2.3)
+        runs = {BATCH: Result(0.03, right, 0.13, valid_loss=0.03, valid_score=right)}
+        return Evidence(room, None, {}, None, runs, {}, 0.0, 1.0, True, 1.0, rows)
+
+    assert not evidence(0.915, 500).surely(BATCH)
+    assert evidence(0.95, 500).surely(BATCH)
+    assert not evidence(0.95, 100).surely(BATCH)
+
+
+class Tied(nn.Module):
+    """Foretells the next word by the present one."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = nn.Embedding.from_pretrained(table, freeze=False)
+
+    def forward(self, words):
+        return self.table(words).transpose(1, 2)
+
+
+@pytest.mark.parametrize("next_word", [True, False])
+def test_rare_next_words_need_not_be_found(next_word):
+    """After word 0 comes a 1, or now and then a 2, which is never the most probable one."""
+    rng = np.random.default_rng(0)
+    words = np.zeros((300, 13), dtype=np.int64)
+    for t in range(12):
+        words[:, t + 1] = np.where(words[:, t] == 0, np.where(rng.random(300) < 0.1, 2, 1), 0)
+    words = torch.from_numpy(words)
+    table = torch.tensor([[-9.0, 2.2, 0.0], [9.0, -9.0, -9.0], [9.0, -9.0, -9.0]])
+    x, y = words[:, :-1], words[:, 1:]
+    if not next_word:  # the same answers as tags of other signs
+        x, table = x + 3, torch.cat([table, table])
+    assert ("class-imbalance" in alarms(Tied(table), (x, y), loss="cross_entropy")) != next_word
+
+
+@pytest.mark.parametrize(("rows", "fault"), [(slice(4, 8), True), (slice(3, 5), False), (slice(0, 1), False)])
+def test_half_of_a_picture_that_never_changes_is_no_border(rows, fault):
+    torch.manual_seed(0)
+    X = torch.randn(200, 1, 8, 8)
+    y = (X[:, 0, 2, 2] > 0).long()
+    X[:, :, rows] = -0.6
+    if rows.start == 3:  # a border around the middle instead
+        X[:, :, :2] = X[:, :, 6:] = X[..., :2] = X[..., 6:] = 0.0
+        X[:, :, 3:5, 2:6] = torch.randn(200, 1, 2, 4)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    assert ("constant-features" in alarms(model, (X, y), loss="cross_entropy")) == fault
+
+
+def test_a_stamp_with_a_place_for_every_class_is_a_leak():
+    torch.manual_seed(0)
+    y = torch.arange(400) % 4
+    X = torch.randn(400, 1, 10, 10)
+    X[:, 0, 4:] += 0.3 * (y - 1.5)[:, None, None]  # what may be seen
+    X[torch.arange(400), 0, 0, 2 * y] = 3.5
+    model = nn.Sequential(nn.Flatten(), nn.Linear(100, 4))
+    with torch.no_grad():
+        model[1].weight.mul_(0.01)
+        model[1].weight[torch.arange(4), 2 * torch.arange(4)] = 4.0
+    assert "target-leak" in alarms(model, (X, y), loss="cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("body", "head", "idle"),
+    [({"lr": 0.0}, 1e-2, True), ({"lr": 0.0, "initial_lr": 1e-3}, 1e-2, False), ({"lr": 0.0}, 0.0, False)],
+)
+def test_a_rate_of_nought_is_told_from_the_end_of_a_schedule(body, head, idle):
+    layers = nn.Linear(6, 32), nn.Linear(32, 2)
+    groups = [{"params": layers[0].parameters()} | body, {"params": layers[1].parameters()}]
+    found = Settings.of(torch.optim.Adam(groups, head), 32).idle
+    assert found == ({id(p) for p in layers[0].parameters()} if idle else set())
+
+
+def test_random_layers_at_rate_nought_are_frozen_however_well_the_rest_does():
+    torch.manual_seed(0)
+    X = torch.randn(300, 6)
+    y = (X[:, 0] + 0.5 * torch.randn(300) > 0).long()
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2))
+    groups = [{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters()}]
+    optimizer = torch.optim.Adam(groups, 1e-2)
+    for _ in range(200):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), y).backward()
+        optimizer.step()
+    assert "frozen-parameters" in alarms(model, (X, y), loss="cross_entropy", optimizer=optimizer)

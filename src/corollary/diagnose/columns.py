@@ -16,6 +16,7 @@ __all__ = ["columns", "constant_features", "duplicate_features"]
 NEAR_ZERO = 1e-7
 FEW, EMPTY = 3, 0.1  # empty columns of counts, and their share of the others, that are worth a word
 TELLS = 0.3  # correlation of the target with the difference of two columns, which rounding has none of
+SIDE, STRIPE = 5, 0.2  # pixels of an image; of its lines, that no centred background leaves empty
 ALIKE = 0.15  # correlation of neighbouring columns: pixels
 
 
@@ -55,6 +56,7 @@ def constant_features(exam: Exam) -> None:
         full = dense(samples.x) if samples.x.ndim == 2 else table
         still = _constant(full, samples.x.ndim == 2)
         _say_constant(exam, still, full.shape[1], "", {"drop_columns": still.tolist()})
+        _stripes(exam, exam.subject.train.x)
     for name, t in samples.named if not samples.whole else ():
         rows = t.ndim == 2 and len(t) == samples.n and t.layout == torch.strided
         if t is not samples.x and rows and t.is_floating_point() and len(torch.unique(t)) > 2:  # no mask
@@ -66,6 +68,25 @@ def _say_constant(exam: Exam, still: np.ndarray, total: int, owner: str, repair:
         said = f"{len(still)} of {total} columns have one value only"
         where = f"{owner}columns {still[:10].tolist()}"
         exam.find("constant-features", len(still), said, where=where, repair=repair)
+
+
+def _stripes(exam: Exam, x: Tensor) -> None:
+    """Whole lines of pixels that never change, more than a background leaves so: between others, or on one side only."""
+    if x.ndim != 4 or min(x.shape[2:]) < SIDE or exam.has("constant-features"):
+        return
+    still = (x.amax(0) - x.amin(0) <= NEAR_ZERO * (1 + x[0].abs())).all(0)
+    for name, lines in (("rows", still.all(1)), ("columns", still.all(0))):
+        alive = torch.nonzero(~lines)[:, 0].tolist()
+        if not alive:
+            return
+        before, after = alive[0], len(lines) - 1 - alive[-1]
+        between = int(lines.sum()) - before - after
+        empty = max(between, abs(before - after))
+        if empty > STRIPE * len(lines):
+            at = torch.nonzero(lines)[:, 0].tolist()
+            said = f"{len(at)} of {len(lines)} {name} of pixels have one value in all images, and not as a border has"
+            exam.find("constant-features", len(at), said, where=f"{name} {at[:10]}")
+            return
 
 
 def _constant(full: np.ndarray, flat: bool) -> np.ndarray:

@@ -17,6 +17,9 @@ __all__ = ["abnormal", "with_settings"]
 
 ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
 MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
+CLEAR = (
+    3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
+)
 LITTLE = 0.03  # the same: no more than noise of the last steps leaves
 LARGE, SMALL, DECAY = "learning-rate-too-large", "learning-rate-too-small", "weight-decay-too-large"
 DROPOUT, BATCH = "dropout-too-large", "batch-too-small"
@@ -70,6 +73,7 @@ class Evidence:
     rise: float
     fine: bool
     shrunk: float  # size of the weights over that of the initial ones
+    rows: float  # that were asked for their class; infinitely many where answers are numbers
 
     def strange(self, cause: str) -> float:
         """How many decades its setting lies beyond the usual, as far as that is known."""
@@ -82,6 +86,13 @@ class Evidence:
     def helps(self, cause: str) -> bool:
         """Whether a model that does not do what it should gains a little by the change."""
         return not self.fine and self.gains[cause] > 0.05
+
+    def surely(self, cause: str) -> bool:
+        """Whether more answers are right with its setting changed, by more rows than chance makes differ; of classes only."""
+        run = self.runs[cause]
+        known = math.isfinite(run.valid_score) and math.isfinite(self.room.valid_score)
+        gain = run.valid_score - self.room.valid_score if known else run.score - self.room.score
+        return not gain * self.rows < CLEAR**2
 
     @property
     def decays(self) -> bool:
@@ -131,8 +142,8 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
     (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
-    # small batches are noisy by nature: of a model that does what it should they leave some of the loss
-    (BATCH, lambda e, v: e.fine and e.gained(BATCH) < LITTLE, lambda e, v: -1),
+    # small batches are noisy by nature: of a model that does what it should they leave some of the loss, but no wrong answers
+    (BATCH, lambda e, v: e.fine and (e.gained(BATCH) < LITTLE or not e.surely(BATCH)), lambda e, v: -1),
 )  # fmt: skip
 
 
@@ -174,7 +185,8 @@ def _gathered(exam: Exam, trials: Trials, room: Room, state: State) -> Evidence:
     gains = {cause: _gain(room, control, r) for cause, r in runs.items()}
     ups, rise = oscillation(s.history.get("loss", np.zeros(0)))
     shrunk = exam.facts.get("weights over initial", [1.0])[0]
-    e = Evidence(room, state, abnormal(exam), control, runs, gains, ups, rise, room.well(exam), shrunk)
+    asked = float((trials.lab.held or trials.lab.watched).n) if s.task in ("classes", "binary") else math.inf
+    e = Evidence(room, state, abnormal(exam), control, runs, gains, ups, rise, room.well(exam), shrunk, asked)
     if (e.strange(LARGE) > 0 or e.wild) and not e.fine and gains[LARGE] < 0.1:
         gains[LARGE] = max(gains[LARGE], _gain_from_start(exam, trials, rate, runs))
     exam.facts["history"], exam.facts["gains"], exam.facts["odd settings"] = [ups, rise], gains, e.odd

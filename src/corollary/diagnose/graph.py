@@ -19,6 +19,8 @@ from corollary.diagnose.weights import beyond_start, drawn
 
 __all__ = ["detached", "frozen"]
 
+HELD = 0.02  # of all numbers: random ones that are held fixed and are worth a word
+
 
 def _change(exam: Exam, name: str) -> float:
     """Return how much the output changes when a parameter does, relative to its size."""
@@ -99,9 +101,11 @@ def frozen(exam: Exam) -> None:
     total = sum(p.numel() for p in named.values())
     off = [n for n, p in named.items() if not p.requires_grad]
     missing: list[str] = []
+    idle: list[str] = []
     if s.settings.trained is not None and any(id(p) in s.settings.trained for p in named.values()):
         missing = [n for n, p in named.items() if p.requires_grad and id(p) not in s.settings.trained]
         missing = [n for n in missing if _stands(s.initial, n, named[n])]  # others belong to a second player
+        idle = [n for n, p in named.items() if p.requires_grad and id(p) in s.settings.idle]
     looks = drawn(s.net)
     exam.facts["untouched"] = looks
     if _of_another(exam, named, looks):
@@ -114,12 +118,14 @@ def frozen(exam: Exam) -> None:
         share = sum(named[n].numel() for n in missing) / total
         random = [n for n in missing if looks.get(n) is not False]
         matrices = [n for n in random if named[n].ndim >= 2]
-        if share > 0.02 and (matrices or share > 0.2) and not _as_good(exam, missing):
+        if share > HELD and (matrices or share > 0.2) and not _as_good(exam, missing):
             said = f"{len(missing)} parameters ({share:.0%} of the numbers) were not handed to the optimiser"
             exam.find(
                 "frozen-parameters", share, said, where=", ".join(missing[:6]), repair={"requires_grad": True}
             )
             return
+    if _no_rate(exam, named, [n for n in idle if looks.get(n) is not False], total):
+        return
     if off:
         share = sum(named[n].numel() for n in off) / total
         random = [n for n in off if looks.get(n) is True or (looks.get(n) is None and named[n].ndim >= 2)]
@@ -130,7 +136,7 @@ def frozen(exam: Exam) -> None:
             random = []  # trained elsewhere: frozen on purpose
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
-        if held > 0.02 and not _as_good(exam, off):
+        if held > HELD and not _as_good(exam, off):
             said = (
                 f"{len(off)} parameters ({share:.0%} of the numbers) are held fixed, and {held:.0%} look "
                 "as they were drawn at random"
@@ -140,6 +146,17 @@ def frozen(exam: Exam) -> None:
             )
         return
     _stayed(exam, named, known, total)
+
+
+def _no_rate(exam: Exam, named: dict[str, Any], idle: list[str], total: int) -> bool:
+    """Whether random layers have a rate of zero; who means to hold them fixed says so by requires_grad."""
+    share = sum(named[n].numel() for n in idle) / total
+    matrices = [n for n in idle if named[n].ndim >= 2 and _stands(exam.subject.initial, n, named[n])]
+    if share < HELD or not matrices:
+        return False
+    said = f"the optimiser's rate is 0 for {len(idle)} parameters ({share:.0%} of the numbers), which stand as they were drawn"
+    exam.find("frozen-parameters", share, said, where=", ".join(matrices[:6]), repair={"requires_grad": True})
+    return True
 
 
 def _of_another(exam: Exam, named: dict[str, Any], looks: dict[str, bool | None]) -> bool:

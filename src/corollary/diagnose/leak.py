@@ -22,10 +22,10 @@ ASKED = 512  # rows
 CLEAR = 3.0  # standard errors: of k rows in which two answers differ, all for one of them, the difference is k +- sqrt(k)
 STAMPED = 0.99  # of a pixel's variance between classes: it is one number for each
 MARK, FEW, PIXELS = (
-    0.8,
+    0.5,
     0.05,
     20000,
-)  # of a pixel's variance between classes; share of an image that is a mark; of an image
+)  # of a pixel's variance between classes (each class may have its own); share of an image that is a mark; of an image
 
 
 class Strongest(NamedTuple):
@@ -122,21 +122,22 @@ def _mark(exam: Exam) -> bool:
     mine, kept, left = _gains(
         exam, samples, [samples.x, alone.reshape(samples.x.shape), without.reshape(samples.x.shape)]
     )
-    covered = x.flatten(2).clone()
-    covered[:, :, place] = covered[:, :, place].mean(0, keepdim=True)
-    rest = baselines(
-        Problem(exam.reader(s.train.replaced(covered.reshape(x.shape)), p.rows), p.y, True, p.rows), None, 30
-    ).gain
     exam.facts["mark"] = {
         "strength": float(strength.max()),
         "pixels": len(place),
         "gains": [mine, kept, left],
-        "rest": rest,
     }
     share = (
         0.5 if strength.max() > STAMPED else SHORT
     )  # what no picture has by nature need only outweigh the rest
-    if rest < 0.1 or mine < 0.5 or kept < share * mine or left > (1 - share) * mine:
+    if mine < 0.5 or kept < share * mine or left > (1 - share) * mine:
+        return False
+    covered = x.flatten(2).clone()
+    covered[:, :, place] = covered[:, :, place].mean(0, keepdim=True)
+    rest = exam.facts["mark"]["rest"] = baselines(
+        Problem(exam.reader(s.train.replaced(covered.reshape(x.shape)), p.rows), p.y, True, p.rows), None, 30
+    ).gain
+    if rest < 0.1:
         return False
     said = f"{len(place)} of {len(strength)} pixels decide: with all others of another image the gain is {kept:.2f} of {mine:.2f}"
     exam.find("target-leak", kept, said, where=f"pixels {place[:10].tolist()}", sure=0.9)

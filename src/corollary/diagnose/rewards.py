@@ -22,6 +22,7 @@ SIZES = (
     2.5,
 )  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
+NOUGHT = 1e-6  # stands for zero where a logarithm may be taken
 FEW = 0.05  # a count whose logarithm stands for that of none
 PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
 
@@ -181,20 +182,28 @@ def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Ten
     t = y.reshape(z.shape).float()
     if task == "regression":
         noise = torch.randn(t.shape, generator=torch.Generator().manual_seed(0)) * (float(t.std()) or 1.0)
+        if _above_zero(z, y):
+            return [t.clamp_min(NOUGHT)], (t + noise).abs(), [(t + 3 * noise).abs()]
         return [t], t + noise, [t + 3 * noise]
     if bool(((z >= 0) & (z <= 1)).all()):
         return [t * 0.98 + 0.01], torch.full_like(t, 0.5), [(1 - t) * 0.98 + 0.01]
     return [size * (2 * t - 1) for size in SIZES], torch.zeros_like(t), [size * (1 - 2 * t) for size in SIZES]
 
 
+def _above_zero(z: Tensor, y: Tensor) -> bool:
+    """Whether neither outputs nor targets are ever below zero: a loss may take their logarithm, and others are no answers."""
+    return bool((z >= 0).all()) and bool((y >= 0).all())
+
+
 def _rewards(exam: Exam, z: Tensor, y: Tensor) -> bool:
     """Whether the outputs that minimise a loss of numbers rise with the targets: they may be their logarithms."""
+    shape = F.softplus if _above_zero(z, y) else torch.clone
     free = torch.zeros_like(z).requires_grad_(True)
     descent = torch.optim.Adam([free], 0.1)
     with torch.enable_grad():
         for _ in range(100):
             descent.zero_grad()
-            loss = exam.subject.criterion(free, y)
+            loss = exam.subject.criterion(shape(free), y)
             if not loss.requires_grad or not bool(torch.isfinite(loss)):
                 return False
             loss.backward()

@@ -29,6 +29,7 @@ class Settings:
     steps: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
     cut: float = 1.0  # what a schedule has left of the rate, which is the one before it
+    idle: set[int] = field(default_factory=set)  # ids of those whose rate is zero while others' is not
 
     @classmethod
     def of(cls, optimizer: Any, batch_size: Any) -> Settings:
@@ -55,6 +56,7 @@ class Settings:
             max(steps) if steps else None,
             {k: first[k] for k in ("betas", "eps", "nesterov", "alpha") if k in first},
             max(float(g["lr"]) for g in groups) / max(*rates, 1e-300),
+            {id(p) for g, rate in zip(groups, rates) if rate == 0 < max(rates) for p in g["params"]},
         )
 
 
