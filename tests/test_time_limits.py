@@ -1,5 +1,6 @@
 """Time limits by a clock that the tests move: how much is done between two looks, and what is reported of it."""
 
+import gc
 import signal
 import time
 import warnings
@@ -225,3 +226,32 @@ def test_a_box_of_time_inside_another_does_not_disarm_it():
         time.sleep(60)
     assert inner == 2 and time.monotonic() - begin >= 0.2
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("where", ["finaliser", "collector"])
+def test_time_that_is_up_where_an_exception_would_be_lost_ends_the_block_later(where):
+    rung = []
+
+    def wait(*_):
+        signal.setitimer(signal.ITIMER_REAL, 1e-3, 0.01)  # what the box does when its time is up
+        while not rung:
+            time.sleep(1e-3)
+
+    class Kept:
+        def __del__(self):
+            wait()
+
+    with pytest.raises(interrupts.OutOfTime), interrupts.time_box(600):
+        ring = signal.getsignal(signal.SIGALRM)
+        signal.signal(signal.SIGALRM, lambda *given: (rung.append(1), ring(*given)))
+        if where == "finaliser":
+            Kept()
+        else:
+            gc.callbacks.append(wait)
+            try:
+                gc.collect()
+            finally:
+                gc.callbacks.remove(wait)
+        while True:
+            time.sleep(1e-3)
+    assert len(rung) > 1

@@ -6,6 +6,7 @@ The loop listens for signals (:func:`listening`) and looks at the clock after ev
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
@@ -131,14 +132,14 @@ def time_box(
     over = False
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if not over and not (unless is not None and unless(frame)):
+        if not over and not _is_lost(frame) and not (unless is not None and unless(frame)):
             raise error(f"it took more than {seconds:.1f} seconds")
 
     before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
     left, again = signal.getitimer(signal.ITIMER_REAL)
     first = min(seconds, left) if left else seconds
     try:
-        # it rings again every half second: an exception raised inside a finaliser is lost
+        # it rings again every half second, for what runs where an exception would be lost
         signal.setitimer(signal.ITIMER_REAL, max(first, 1e-3), 0.5)
         yield
     finally:
@@ -147,3 +148,13 @@ def time_box(
         signal.signal(signal.SIGALRM, before)
         if left:  # the alarm of a box around this one
             signal.setitimer(signal.ITIMER_REAL, max(left - (monotonic() - begin), 1e-3), again or 0.5)
+
+
+def _is_lost(frame: FrameType | None) -> bool:
+    """Return whether Python would drop an exception raised here: in a finaliser or a callback of the garbage collector."""
+    callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
