@@ -4,6 +4,7 @@ import gc
 import signal
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -228,7 +229,7 @@ def test_a_box_of_time_inside_another_does_not_disarm_it():
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("where", ["finaliser", "collector"])
+@pytest.mark.parametrize("where", ["finaliser", "collector", "weak reference"])
 def test_time_that_is_up_where_an_exception_would_be_lost_ends_the_block_later(where):
     rung = []
 
@@ -246,6 +247,12 @@ def test_time_that_is_up_where_an_exception_would_be_lost_ends_the_block_later(w
         signal.signal(signal.SIGALRM, lambda *given: (rung.append(1), ring(*given)))
         if where == "finaliser":
             Kept()
+        elif where == "weak reference":
+            circle = type("Circle", (), {})()
+            circle.itself, watched = circle, weakref.ref(circle, wait)
+            del circle
+            gc.collect()
+            assert watched() is None
         else:
             gc.callbacks.append(wait)
             try:

@@ -129,21 +129,28 @@ def time_box(
         yield
         return
 
-    over = False
+    over = collecting = False
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal collecting
+        collecting = phase == "start"
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if not over and not _is_lost(frame) and not (unless is not None and unless(frame)):
+        waits = collecting or _is_lost(frame) or (unless is not None and unless(frame))
+        if not over and not waits:
             raise error(f"it took more than {seconds:.1f} seconds")
 
     before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
     left, again = signal.getitimer(signal.ITIMER_REAL)
     first = min(seconds, left) if left else seconds
+    gc.callbacks.append(note)
     try:
         # it rings again every half second, for what runs where an exception would be lost
         signal.setitimer(signal.ITIMER_REAL, max(first, 1e-3), 0.5)
         yield
     finally:
         over = True
+        gc.callbacks.remove(note)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if left:  # the alarm of a box around this one
@@ -151,7 +158,10 @@ def time_box(
 
 
 def _is_lost(frame: FrameType | None) -> bool:
-    """Return whether Python would drop an exception raised here: in a finaliser or a callback of the garbage collector."""
+    """Return whether Python would drop an exception raised here: in a finaliser or a callback of the garbage collector.
+
+    Callbacks of weak references cannot be told by their frames; those that run in a collection wait for its end.
+    """
     callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     while frame is not None:
         if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
