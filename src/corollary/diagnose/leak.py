@@ -127,9 +127,8 @@ def _mark(exam: Exam) -> bool:
         "pixels": len(place),
         "gains": [mine, kept, left],
     }
-    share = (
-        0.5 if strength.max() > STAMPED else SHORT
-    )  # what no picture has by nature need only outweigh the rest
+    # what no picture has by nature need only outweigh the rest
+    share = 0.5 if strength.max() > STAMPED else SHORT
     if mine < 0.5 or kept < share * mine or left > (1 - share) * mine:
         return False
     covered = x.flatten(2).clone()

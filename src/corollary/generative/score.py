@@ -306,9 +306,8 @@ class ScoreModel(ExactDensity, GenerativeModel):
             return slope.detach(), growth.detach()
 
         ends = math.log(self.min_noise), math.log(self.max_noise)
-        places = np.linspace(
-            *ends, max(FEWEST, self.sampling_steps // 8) + 1
-        ).tolist()  # a step is four passes
+        steps = max(FEWEST, self.sampling_steps // 8)  # of four passes each
+        places = np.linspace(*ends, steps + 1).tolist()
         least = 0.5 * math.log1p(self.min_noise**2)
         y, growth = integrate(flow, (z * math.exp(-least), z.new_zeros(len(z))), places)
         return growth - 0.5 * (y.square() + math.log(2 * math.pi)).flatten(1).sum(1) - d * least

@@ -23,9 +23,8 @@ from torch.optim import optimizer as torch_optimizer
 
 __all__ = ["descend"]
 
-BLOCK = (
-    4096  # squares that are added in the type of the parameters, before their sum goes to double precision
-)
+# Squares that are added in the type of the parameters, before their sum goes to double precision.
+BLOCK = 4096
 MOST = 2**21  # entries; more of them are moved sooner by torch's threads than by one
 TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 
