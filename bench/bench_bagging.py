@@ -29,7 +29,10 @@ def equal_accuracy(X: np.ndarray, y: np.ndarray, within: float) -> Any:
 
 @claim("bagging-trees", peer="scikit-learn", aim=0.91)
 def trees(draw: Draw) -> Pair:
-    """Bagging of decision trees"""
+    """Bagging of decision trees
+
+    The members are scikit-learn's trees on both sides, on the same bags; ours adds the loop that can be stopped and resumed.
+    """
     from sklearn.ensemble import BaggingClassifier
     from sklearn.tree import DecisionTreeClassifier
 

@@ -52,12 +52,12 @@ def bucketed_batches(draw: Draw) -> Pair:
 
         def train() -> float:
             total = 0.0
-            for (x, lengths), labels, _, size in batches.epoch(epoch_order(0, epoch[0], len(X)), 32):
+            for batch in batches.epoch(epoch_order(0, epoch[0], len(X)), 32):
                 optimizer.zero_grad()
-                loss = F.cross_entropy(net(x, lengths), labels)
+                loss = F.cross_entropy(net(*batch.inputs), batch.target)
                 loss.backward()
                 optimizer.step()
-                total += float(loss.detach()) * size
+                total += float(loss.detach()) * batch.size
             epoch[0] += 1
             return total / len(X)
 

@@ -52,7 +52,8 @@ def resnet18_step(draw: Draw) -> Pair:
     """ResNet-18 training step
 
     Four fifths of the time are convolutions, oneDNN's on both sides, most of them backward. What is saved is among the rest:
-    pooling and normalisation in channels-last memory, and one fused update of one vector.
+    pooling and normalisation in channels-last memory, copies of wide layers' gradients (they stay channels-first), and
+    one fused update of one vector.
     """
     from transformers import ResNetConfig, ResNetForImageClassification
 

@@ -15,7 +15,7 @@ from corollary.diagnose import Watch
 def watch(draw: Draw) -> Pair:
     """A plain PyTorch loop with Watch.after_step, against the same loop without it.
 
-    A look costs two passes over the parameters, each step a call and the reading of the loss; looks are made as often as 2 %
+    A look costs two passes over the parameters, each step a call and the reading of the loss; looks are made as often as 1 %
     of the time allow for both. The first is made at once.
     """
     width, depth = draw.size("width", 32, 512), draw.choice("layers", (1, 3))

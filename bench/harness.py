@@ -197,6 +197,15 @@ def measure_one(item: Claim, index: int, seed: int) -> dict[str, Any]:
     }
 
 
+def check(item: Claim, seed: int = 0) -> dict[str, Any]:
+    """Run both sides of a family's first workload, untimed, and return what was drawn and how good they are."""
+    judge = Side(item, 0, seed, "both")
+    try:
+        return judge.hear()
+    finally:
+        judge.end()
+
+
 def measure(item: Claim, seed: int = 0) -> dict[str, Any]:
     """Run all workloads of a family and write its JSON."""
     with open(Path(tempfile.gettempdir()) / "corollary-bench.lock", "w") as lock:

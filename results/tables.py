@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from corollary import base
 from corollary.comparison import trials
-from corollary.engine import loop
+from corollary.engine import clock
 
 
 def page(path: Path, title: str, text: str, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -64,9 +63,8 @@ def processor_time() -> Iterator[None]:
 
     Measuring has no limit here; nor have rivals that cannot be asked to stop.
     """
-    clocks = [(loop, "monotonic"), (base, "monotonic"), (trials, "perf_counter")]
-    with ExitStack() as stack:
-        for module, name in clocks:
-            stack.enter_context(mock.patch.object(module, name, time.process_time))
-        stack.enter_context(mock.patch.object(trials, "within", lambda seconds: nullcontext()))
+    with (
+        mock.patch.object(clock, "monotonic", time.process_time),
+        mock.patch.object(trials, "within", lambda seconds: nullcontext()),
+    ):
         yield

@@ -30,6 +30,10 @@ SAMPLERS = [
 ]
 
 
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def fit(sampler, folder, delay):
     steps = []
 
@@ -37,8 +41,9 @@ def fit(sampler, folder, delay):
         steps.append(event.step)
         if delay is not None:
             if len(steps) == 2:
-                threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
-            time.sleep(0.01)  # so that the blow falls somewhere inside, or between two steps
+                threading.Timer(delay, die).start()
+            # so that the blow falls somewhere inside, or between two steps; and for certain before the end
+            time.sleep(0.01) if len(steps) < 20 else die()
 
     with corollary.Run(folder, resume=True, checkpoint_every=0, callbacks=[stepped]):
         sampler.set_params(random_state=0).fit(POSTERIOR, np.zeros(2))

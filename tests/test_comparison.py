@@ -2,6 +2,8 @@
 
 import sys
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -213,14 +215,28 @@ def test_what_does_not_stop_by_itself_is_stopped():
     )  # of the 100 s that it would take; one split, for who fails is not tried again
 
 
-def test_the_whole_board_has_a_limit_and_all_get_a_turn():
-    board = compare(
-        "iris", systems=[Sleeper(), DummyClassifier()], splits=1000, rivals="none", total_time=3.0
-    )
+class Quick(DummyClassifier):
+    clock = SimpleNamespace(now=0.0)
+
+    def fit(self, X, y, sample_weight=None):
+        self.clock.now += 0.01
+        return super().fit(X, y)
+
+
+class Endless(Quick):
+    def fit(self, X, y, sample_weight=None):
+        self.clock.now += 1.5
+        raise trials.OutOfTime
+
+
+def test_the_whole_board_has_a_limit_and_all_get_a_turn(monkeypatch):
+    monkeypatch.setattr("corollary.comparison.contest.now", lambda: Quick.clock.now)
+    monkeypatch.setattr(trials, "within", nullcontext)
+    board = compare("iris", systems=[Endless(), Quick()], splits=1000, rivals="none", total_time=3.0)
     rows = {row["system"]: row for row in board.rows}
-    assert rows["DummyClassifier"]["score"] is not None
-    assert 1 <= rows["DummyClassifier"]["n"] < 1000
-    assert "no result within" in rows["Sleeper"]["error"]
+    assert rows["Quick"]["score"] is not None
+    assert 1 <= rows["Quick"]["n"] < 1000
+    assert "no result within" in rows["Endless"]["error"]
     assert any("total of 3 s" in note for note in board.notes)
 
 

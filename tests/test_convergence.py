@@ -404,3 +404,24 @@ def test_labels_of_a_classifier_are_its_classes():
     assert Surface(model, (pd.DataFrame(table), pd.Series(labels))).value() == codes
     with pytest.raises(ValueError, match="labels must be among those of the first fit .*; got 'up'"):
         Surface(model, (table, np.full(40, "up")))
+
+
+def test_a_module_with_several_outputs_needs_a_loss_that_takes_them():
+    """A dict used to end in a bare AttributeError."""
+
+    class Named(torch.nn.Linear):
+        def forward(self, x):
+            return {"mean": super().forward(x)[:, 0]}
+
+    model, X = Named(2, 1).double(), torch.eye(2, dtype=torch.float64)
+    for y in (torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)):
+        with pytest.raises(
+            ValueError, match="Surface: the model must take.*outputs that are a dict.*of your own"
+        ):
+            constants(model, (X, y))
+        with pytest.raises(ValueError, match="Surface: the model must take.*has no attribute 'sqrt'"):
+            constants(model, (X, y), loss=lambda out, y: out.sqrt())
+    found = constants(model, (X, torch.ones(2)), loss=lambda out, y: (out["mean"] - y).square())
+    plain = torch.nn.Linear(2, 1).double()
+    plain.load_state_dict(model.state_dict())
+    assert found.smoothness == pytest.approx(constants(plain, (X, torch.ones(2))).smoothness, rel=1e-6)

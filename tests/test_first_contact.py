@@ -288,6 +288,26 @@ def test_comments_above_a_table(tmp_path):
     assert data.load(tmp_path / "b.csv").X.shape == (2, 3)
 
 
+def test_a_cover_before_the_table_of_a_workbook_is_passed_over(tmp_path):
+    """The two lines of a cover sheet were all the data."""
+    cover, table = (
+        pd.DataFrame({"report": ["by Bob", "2024"]}),
+        pd.DataFrame({"a": [1, 2, 3], "b": [4, 5, 6]}),
+    )
+    with pd.ExcelWriter(tmp_path / "report.xlsx") as book:
+        pd.DataFrame().to_excel(book, sheet_name="blank", index=False)
+        for name, sheet in {"cover": cover, "data": table, "more": table + 1}.items():
+            sheet.to_excel(book, sheet_name=name, index=False)
+    with pytest.warns(
+        CorollaryWarning, match="read sheet 'data' of report.xlsx; not read: 'blank', 'cover', 'more'"
+    ):
+        found = data.load(tmp_path / "report.xlsx")
+    np.testing.assert_array_equal(np.asarray(found.X), table)
+    with pd.ExcelWriter(tmp_path / "column.xlsx") as book:
+        cover.to_excel(book, sheet_name="only", index=False)
+    assert data.load(tmp_path / "column.xlsx").X.shape == (2, 1)
+
+
 def test_sheets_with_titles_and_two_rows_of_names(tmp_path):
     numbers = np.arange(20.0).reshape(5, 4)
     rows = [

@@ -350,3 +350,36 @@ def test_flows_of_images_begin_at_the_histograms_of_pixels(kind):
     alone = -np.log2(np.take_along_axis(np.diff(model.scaling_["below"], axis=0), codes, 0)).mean()
     found = model.bits_per_dimension(test).mean()
     assert found < alone + 0.02  # the Gaussian that is worth one row, and draws of the noise
+
+
+@pytest.mark.parametrize(
+    "Z, message",
+    [
+        ([["a", "b"]], "points must be numbers; got type <U1"),
+        ([[np.nan, 0.0]], "points must be finite; got 1 of 2 that are not"),
+    ],
+)
+def test_points_that_stand_for_nothing_are_named(Z, message):
+    model = Flow("linear", training=Training(epochs=1)).fit(np.random.default_rng(0).normal(size=(20, 2)))
+    with pytest.raises(ValueError, match=message):
+        model.inverse_transform(Z)
+
+
+@pytest.mark.parametrize(
+    "sizes, shape, message",
+    [
+        ((0,), (20, 2), "each of hidden_layer_sizes must be an integer of at least 1; got 0"),
+        (("a",), (20, 2), "must be an integer of at least 1; got 'a'"),
+        ((), (20, 4, 4), "hidden_layer_sizes must name at least one layer"),
+    ],
+)
+def test_hidden_widths_that_cannot_be(sizes, shape, message):
+    with pytest.raises(ValueError, match=message):
+        Flow(hidden_layer_sizes=sizes).fit(np.random.default_rng(0).random(shape))
+
+
+@pytest.mark.parametrize("kind", ["linear", "planar"])
+def test_a_single_column_has_no_rotation_to_warn_of(kind, recwarn):
+    X = np.random.default_rng(0).normal(3, 2, (60, 1))
+    Flow(kind, training=Training(epochs=2), random_state=0).fit(X)
+    assert not recwarn

@@ -183,6 +183,48 @@ def test_images_come_back_as_images_on_their_grid():
     assert model.score_samples(IMAGES).shape == (60,)
 
 
+@pytest.mark.parametrize("greys", [(50, 200), (200,), (255,), (0, 90), (100, 130, 250)])
+@pytest.mark.parametrize("kind", ["standard", "signed", "shaped"])
+def test_images_of_few_greys_are_drawn_in_these_greys(greys, kind):
+    """A grid of greys need not begin at black: two greys came back as black, a third one and white."""
+    X = RNG.choice(greys, (60, 1, 4, 4)).astype(np.uint8)
+    scaling = Scaling.learn(X / 255, kind)
+    drawn = scaling.backward(3 * torch.from_numpy(RNG.standard_normal((500, 1, 4, 4)))).numpy() * 255
+    steps = np.gcd.reduce(np.diff(greys)) if len(greys) > 1 else 255
+    whole = range(int(greys[0] % steps), 256, int(steps))
+    assert set(greys) <= set(drawn.round(3).ravel()) <= set(whole)
+    given = scaling.backward(scaling.forward(torch.from_numpy(X / 255))[0]).numpy()
+    np.testing.assert_allclose(given * 255, X, atol=1e-6)
+    begin, end, _ = scaling.cells(scaling.forward(torch.from_numpy(X / 255))[0])
+    assert (begin < end).all()
+
+
+def test_a_grid_is_looked_for_in_all_of_the_data():
+    """Images sorted by kind may begin with black and white ones; their greys are no less greys."""
+    X = np.concatenate([RNG.integers(0, 2, (3000, 1, 4, 4)), RNG.integers(0, 5, (3000, 1, 4, 4)) / 4])
+    assert Scaling.learn(X, "signed").step.item() == 0.25
+    counts, halves = RNG.integers(0, 9, (25_000, 1)), RNG.integers(0, 9, (5_000, 1)) / 2
+    assert Scaling.learn(np.concatenate([counts, halves])).step.item() == 0.5
+
+
+def test_a_mask_of_a_picture_is_for_all_of_its_channels():
+    model = Toy(random_state=0).fit(RNG.integers(0, 17, (20, 2, 4, 4)) / 16)
+    X, half = np.full((3, 2, 4, 4), 0.5), np.arange(16).reshape(4, 4) < 8
+    for mask in half, np.tile(half, (3, 1, 1)), half.astype(int), torch.from_numpy(half):
+        known = model._known(X, mask)[1]
+        np.testing.assert_array_equal(known, np.broadcast_to(half, (3, 2, 4, 4)))
+    apart = np.stack([half, ~half])
+    two = Toy(random_state=0).fit(X)._known(X[:2], apart)[1]  # as many images as channels: of one sample
+    np.testing.assert_array_equal(two, np.broadcast_to(apart, (2, 2, 4, 4)))
+
+
+def test_frames_whose_memory_is_read_only_are_no_reason_to_warn(recwarn):
+    table = TABLE.copy()
+    table.flags.writeable = False
+    Scaling.learn(table, "white")
+    assert not recwarn
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -198,6 +240,23 @@ def test_images_come_back_as_images_on_their_grid():
         ),
         (lambda: Toy(conditional=True).fit(TABLE, np.arange(300) % 3).score_samples(TABLE), "needs y"),
         (lambda: Toy().fit(IMAGES).score_samples(TABLE[:, :1].repeat(16, 1)), r"images of shape \(1, 4, 4\)"),
+        (
+            lambda: Toy(conditional=True).fit(TABLE, np.arange(300) % 3).sample(2, label="1"),
+            "labels must be of their type in fit, int64; got 1 as str",
+        ),
+        (
+            lambda: Toy().fit(IMAGES)._known(IMAGES, np.full((4, 4), 255)),
+            "True .known. and False only; got '255'",
+        ),
+        (
+            lambda: Toy().fit(IMAGES)._known(IMAGES, np.full((4, 4), "x")),
+            "True .known. and False only; got 'x'",
+        ),
+        (lambda: Toy().fit(IMAGES)._known(IMAGES, np.full((4, 4), np.nan)), "False only; got 'nan'"),
+        (
+            lambda: Toy().fit(IMAGES)._known(IMAGES, np.ones((3, 3))),
+            r"or of one sample \(1, 4, 4\); got \(3, 3\)",
+        ),
         (lambda: Toy().fit(IMAGES).score_samples(np.zeros((2, 1, 5, 5))), r"fitted shape \(1, 4, 4\)"),
     ],
 )

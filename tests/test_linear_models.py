@@ -6,11 +6,12 @@ import torch
 from scipy import sparse
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import corollary
-from corollary.linear import lasso
+from corollary.linear import lasso, lasso_solver
 from corollary.linear.lasso import Lasso, lasso_path
 from corollary.linear.lasso_solver import Features, WorkingSet
 from corollary.linear.logistic import LogisticRegression, SoftmaxRegression, loss_of_bits, loss_of_signs
@@ -172,6 +173,55 @@ def test_lasso_path_agrees_with_scikit_learn(shape, small, tol, monkeypatch):
     for i, level in enumerate(alphas):
         ours = objective(A, y, coefs[:, i], level)
         assert ours <= objective(A, y, theirs[:, i], level) + 1e-6 * np.mean(y**2)
+
+
+def collinear(n=60, d=800, seed=0):
+    """Columns that are sums of five, nearly: weights cancel, and sweeps over one coordinate after the other creep."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, 5)) @ rng.standard_normal((5, d)) + 1e-3 * rng.standard_normal((n, d))
+    return A, rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("small", [lasso.WHOLE, 0])
+@pytest.mark.parametrize("steps", [False, True])
+def test_lasso_path_of_nearly_collinear_columns_has_the_gaps_it_says(small, steps, monkeypatch):
+    monkeypatch.setattr(lasso, "WHOLE", small)
+    A, y = collinear()
+    A = A.cumsum(axis=0) if steps else A
+    alphas, coefs, gaps = lasso_path(A, y, n_alphas=100, eps=1e-4, tol=1e-7)
+    R = y[:, None] - A @ coefs
+    s = np.minimum(1, alphas / np.abs(A.T @ R / len(y)).max(axis=0))
+    dual = s * (y @ R) / len(y) - s**2 / 2 * np.mean(R**2, axis=0)
+    true = np.mean(R**2, axis=0) / 2 + alphas * np.abs(coefs).sum(axis=0) - dual
+    assert (true <= 1.001e-7 * np.mean(y**2)).all() and (gaps <= 1e-7 * np.mean(y**2)).all()
+    assert np.count_nonzero(coefs[:, -1]) > 10
+
+
+@pytest.mark.parametrize("small", [lasso.WHOLE, 0])
+def test_lasso_path_warns_of_penalties_that_do_not_converge(small, monkeypatch):
+    monkeypatch.setattr(lasso, "WHOLE", small)
+    monkeypatch.setattr(lasso_solver, "JUMPS", 0)
+    A, y = collinear()
+    with pytest.warns(ConvergenceWarning, match="Raise tol or max_iter") as caught:
+        _, _, gaps = lasso_path(A, y, n_alphas=5, eps=1e-4, tol=1e-8)
+    target = 1e-8 * np.mean(y**2)
+    count = (gaps > target).sum()
+    said = f"{count} of 5 penalties did not converge to a gap of {target:.3g}; got {gaps.max():.3g}."
+    assert len(caught) == 1 and said in str(caught[0].message) and caught[0].filename == __file__
+
+
+def test_jumps_end_at_the_minimum_for_their_signs():
+    """From weights of the right signs one jump is enough; from others none raises the objective."""
+    A, y = wide(60, 30)
+    G, c = A.T @ A / 60, A.T @ y / 60
+    best = Lasso(0.01, fit_intercept=False, tol=1e-14).fit(A, y).coef_
+    w = best * 1.5
+    assert not lasso_solver._jump(G, c, w, 0.01)
+    np.testing.assert_allclose(w, best, atol=1e-5)
+    w = np.random.default_rng(1).standard_normal(30)
+    before = objective(A, y, w, 0.01)
+    lasso_solver._jump(G, c, w, 0.01)
+    assert objective(A, y, w, 0.01) < before
 
 
 @pytest.mark.usefixtures("way")

@@ -1,8 +1,10 @@
 """The same script under torchrun: its world shares the work, and the first process writes the run."""
 
+import importlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 
@@ -10,7 +12,8 @@ import numpy as np
 import pytest
 
 import corollary
-from corollary import base, errors, load
+from corollary import errors, load
+from corollary.base import fitting
 from corollary.gradient import GradientTrained
 from corollary.testing import sample_data
 
@@ -228,6 +231,20 @@ def test_processes_of_a_fit_without_a_seed_draw_the_same_numbers(monkeypatch):
     assert "_agreed_seed" not in vars(model)
 
 
+def test_nobody_can_take_the_port_at_which_processes_meet(monkeypatch):
+    """It was looked for, closed, and opened again seconds later by a worker: taken by then on a busy machine."""
+
+    def caught(worker, settings, **_):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", settings[1]))
+        raise InterruptedError
+
+    importlib.import_module("torch.multiprocessing.spawn")
+    monkeypatch.setattr(sys.modules["torch.multiprocessing.spawn"], "spawn", caught)
+    with corollary.Run(processes=2), pytest.raises(InterruptedError):
+        mixture().fit(rows())
+
+
 def test_chains_of_two_processes_need_no_seed():
     """Different proposals in each would break the exchange of their values, and end the processes."""
     with corollary.Run(processes=2):
@@ -251,10 +268,10 @@ def test_work_that_cannot_be_divided_is_refused(name):
 def test_what_says_that_it_shares_does(monkeypatch):
     """Every learner of the catalog sums over the processes exactly if it declares that it shares."""
     sums, learners = [], []
-    original, drive = corollary.Run.sum, base.drive
+    original, drive = corollary.Run.sum, fitting.drive
     monkeypatch.setattr(corollary.Run, "sum", lambda self, x: sums.append(1) or original(self, x))
     monkeypatch.setattr(
-        base, "drive", lambda learner, *a, **k: learners.append(learner) or drive(learner, *a, **k)
+        fitting, "drive", lambda learner, *a, **k: learners.append(learner) or drive(learner, *a, **k)
     )
     seen = 0
     for entry in corollary.catalog.entries(kind="estimator"):

@@ -24,6 +24,16 @@ def test_a_target_of_one_class_is_refused_at_once():
         compare(labelled(40))
 
 
+def test_a_table_without_a_target_says_how_to_name_one():
+    """Who forgot --target got a board of densities, and no word of it."""
+    frame = pd.DataFrame({"age": np.arange(40.0) % 7, "buys it": np.arange(40) % 2})
+    options = {"systems": ["pca"], "splits": 1, "rivals": "none"}
+    (said,) = [note for note in compare(frame, **options).notes if "target" in note]
+    assert said.endswith("To predict a column, name it: --target 'buys it' or target='buys it'.")
+    for given in ({"task": "density"}, {"target": "buys it", "systems": ["logistic"]}):
+        assert not any("No target" in note for note in compare(frame, **{**options, **given}).notes)
+
+
 def test_a_class_that_cannot_be_held_out_everywhere_is_not_ranked_by_roc():
     """Of three rows there is no ROC: everyone was said not to have been tried."""
     metric, why = ranks_classes(labelled(2, 1))

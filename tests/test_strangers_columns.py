@@ -290,3 +290,54 @@ def test_a_graph_without_classes_is_told_how_to_name_them():
     ):
         _check_target(catalog.find("gcn"), edges, "e.csv")
     assert _check_target(catalog.find("mpnn"), edges, "e.csv") is None
+
+
+def test_words_of_the_shell_for_true_and_false():
+    from corollary.cli.fitting import parse_settings
+
+    said = parse_settings(["a=true", "b=false", "c=null", "d=True"], dict.fromkeys("abcd"), "GAN")
+    assert said == {"a": True, "b": False, "c": None, "d": True}
+
+
+def test_samples_of_a_label_from_the_command_line(tmp_path):
+    import numpy as np
+    import pytest
+
+    from corollary import Flow, Training
+    from corollary.cli.using import sample_from
+
+    X, y = (
+        np.r_[np.zeros((60, 1)) - 9, np.zeros((60, 1)) + 9] + np.random.default_rng(0).normal(size=(120, 1)),
+        [7] * 60 + [8] * 60,
+    )
+    for conditional in (True, False):
+        model = Flow(
+            "linear",
+            conditional=conditional,
+            training=Training(epochs=60, learning_rate=0.05),
+            random_state=0,
+        )
+        model.fit(X, y).save(tmp_path / f"{conditional}.safetensors")
+    out = tmp_path / "x.npy"
+    means = []
+    for label in "78":
+        sample_from(tmp_path / "True.safetensors", 50, out, None, label)
+        means.append(np.load(out).mean())
+    assert means[0] < -3 < 3 < means[1]
+    with pytest.raises(ValueError, match="Flow: no label named '9'. Closest: '7', '8'"):
+        sample_from(tmp_path / "True.safetensors", 5, out, None, "9")
+    with pytest.raises(ValueError, match="only a conditional model takes a label"):
+        sample_from(tmp_path / "False.safetensors", 5, out, None, "7")
+
+
+@pytest.mark.parametrize("names, others", [(["age", "pay", "pay"], "pay.1"), (["age", "pay", "payment"], "")])
+def test_an_input_called_as_the_target_is_told(tmp_path, recwarn, names, others):
+    """It stayed among the inputs without a word, and gave the target away."""
+    rows = np.random.default_rng(0).normal(size=(20, 3)).round(3).astype(str).tolist()
+    path = tmp_path / "pay.csv"
+    path.write_text("\n".join(",".join(row) for row in [names, *rows]))
+    X = data.load(path, target="pay").X
+    said = [str(w.message) for w in recwarn if "several columns are called 'pay'" in str(w.message)]
+    assert X.shape == (20, 2)
+    assert len(said) == bool(others)
+    assert all(f"--column {others}=ignore" in text for text in said)

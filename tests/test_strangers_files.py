@@ -1,6 +1,7 @@
 """Files as strangers have them: totals, two rows of names, facts above the table, money, bounds, mixed dates."""
 
-from time import sleep
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -161,11 +162,14 @@ class Slow(DummyRegressor):
     """A mean that takes its time."""
 
     def fit(self, X, y, sample_weight=None):
-        sleep(0.7)
+        self.clock.now += 0.7
         return super().fit(X, y)
 
 
-def test_a_total_that_sufficed_is_not_said_to_be_used_up():
+def test_a_total_that_sufficed_is_not_said_to_be_used_up(monkeypatch):
+    monkeypatch.setattr(Slow, "clock", SimpleNamespace(now=0.0), raising=False)
+    monkeypatch.setattr("corollary.comparison.contest.now", lambda: Slow.clock.now)
+    monkeypatch.setattr("corollary.comparison.trials.within", nullcontext)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) / 7
     options = {"systems": [Slow()], "rivals": "none", "total_time": 1.0}
     assert compare(X, y, splits=1, **options).notes == []
@@ -187,7 +191,8 @@ def test_a_board_says_what_is_left_out_and_shows_its_plot(tmp_path):
     assert board.baseline["widths"]["accuracy"] == 0.0 or board.baseline["widths"]["accuracy"] > 1e-9
 
 
-def test_a_board_says_who_was_stopped():
+def test_a_board_says_who_was_stopped(monkeypatch):
+    monkeypatch.setattr("corollary.comparison.trials.GRACE", 1000)  # on a busy machine too
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)
     slow = corollary.MLPClassifier(training=corollary.Training(epochs=100_000, patience=None), random_state=0)

@@ -1,7 +1,11 @@
 """Time limits by a clock that the tests move: how much is done between two looks, and what is reported of it."""
 
+import builtins
 import gc
+import importlib
 import signal
+import sys
+import threading
 import time
 import warnings
 import weakref
@@ -13,7 +17,8 @@ from corollary import BaggingClassifier, MLPClassifier, Run, SelfTraining, Seque
 from corollary.data.dataset import Dataset
 from corollary.embeddings import glove, skipgram
 from corollary.embeddings.corpus import Corpus
-from corollary.engine import finite, interrupts, loop
+from corollary.engine import clock as clocks
+from corollary.engine import interrupts, loop
 from corollary.engine.interrupts import pause_wanted, time_left
 from corollary.engine.learner import Iteration
 from corollary.engine.loop import drive
@@ -36,8 +41,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for module in (finite, interrupts, loop):
-        monkeypatch.setattr(module, "monotonic", made)
+    monkeypatch.setattr(clocks, "monotonic", made)
+    monkeypatch.setattr(clocks, "_thread", clocks._Thread())
     return made
 
 
@@ -126,6 +131,95 @@ def test_a_fit_inside_another_ends_with_it(clock):
     assert journal.stopped == "time limit" and len(outer.journals) == 1
     assert outer.journals[0].stopped == "time limit" and 19.0 <= clock.now <= 21.0
     assert outer.journals[0].rows[3]["left"] == 16.0
+
+
+class First(Slow):
+    """Its steps take a second each; the first also compiles, or imports, for a minute."""
+
+    def __init__(self, clock, work):
+        super().__init__(clock, 1.0)
+        self.work = work
+
+    def sweep(self):
+        if not self.clock.now:
+            self.work()
+        return super().sweep()
+
+
+@pytest.mark.parametrize("what", ["compilation", "import"])
+def test_compiling_and_importing_count_towards_no_limit(clock, tmp_path, monkeypatch, what):
+    """The first fit of a process made fewer steps than the second."""
+    from numba.core import event
+
+    def compiled():
+        with event.trigger_event(clocks.COMPILER), event.trigger_event(clocks.COMPILER):
+            clock.now += 60
+            assert clocks.stands() and time_left() == 5.0
+
+    def imported():
+        (tmp_path / "takes_a_minute.py").write_text("import builtins\nbuiltins.corollary_clock.now += 60")
+        importlib.import_module("takes_a_minute")
+
+    monkeypatch.setattr(builtins, "corollary_clock", clock, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "takes_a_minute", raising=False)
+    before = importlib._bootstrap._find_and_load
+    journal = driven(First(clock, compiled if what == "compilation" else imported), 5.0)
+    assert clock.now == 65.0 and journal.step == 5 and journal.rows[0]["seconds"] == 1.0
+    assert importlib._bootstrap._find_and_load is before and not clocks.stands()
+
+
+def test_a_box_of_time_does_not_ring_in_a_compilation():
+    done = False
+    with pytest.raises(interrupts.OutOfTime), interrupts.time_box(0.02):
+        clocks._stop()
+        time.sleep(0.1)
+        done = True
+        clocks._go()
+        clocks._go()  # of a compilation that nobody heard begin
+        time.sleep(60)
+    assert done and not clocks.stands()
+
+
+def test_what_another_thread_imports_does_not_stop_the_clock(tmp_path, monkeypatch):
+    """A module that never ended in a thread left the fits of all others without a limit."""
+    (tmp_path / "waits_for_the_test.py").write_text("import builtins\nbuiltins.corollary_waits()")
+    ended, begun = threading.Event(), threading.Event()
+    waits = lambda: (begun.set(), ended.wait(60))  # noqa: E731
+    monkeypatch.setattr(builtins, "corollary_waits", waits, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    other = threading.Thread(target=importlib.import_module, args=("waits_for_the_test",))
+    try:
+        with clocks.watching():
+            other.start()
+            assert begun.wait(60) and not clocks.stands()
+            before = clocks.now()
+            time.sleep(0.01)
+            assert clocks.now() >= before + 0.01
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_a_limit_inside_a_module_that_is_imported_is_kept(clock):
+    """An experiment that is a module, imported in a block with a limit, had none itself."""
+    with clocks.watching():
+        clocks._stop()
+        clock.now += 60
+        journal = driven(Slow(clock, 5.0), 12.0)
+        assert journal.step == 2 and journal.stopped == "time limit" and clocks.stands()
+        clocks._go()
+    assert not clocks.stands() and clocks.now() == 10.0
+
+
+def test_a_compilation_whose_end_was_never_told_stops_no_later_fit(clock):
+    """Ctrl-C while numba waits for its lock ends no event: the clock stood for the rest of the process."""
+    with pytest.raises(KeyboardInterrupt), clocks.watching():
+        clocks._stop()
+        raise KeyboardInterrupt
+    assert not clocks.stands()
+    clocks._stop()
+    assert driven(Slow(clock, 5.0), 12.0).step == 2
 
 
 def test_nothing_says_how_long_outside_of_a_fit():
@@ -230,10 +324,11 @@ def test_a_box_of_time_inside_another_does_not_disarm_it():
 
 
 @pytest.mark.parametrize("where", ["finaliser", "collector", "weak reference"])
-def test_time_that_is_up_where_an_exception_would_be_lost_ends_the_block_later(where):
+def test_time_that_is_up_where_an_exception_would_be_lost_ends_the_block_later(where, monkeypatch):
     rung = []
 
     def wait(*_):
+        monkeypatch.setattr(clocks, "monotonic", lambda: time.monotonic() + 600)
         signal.setitimer(signal.ITIMER_REAL, 1e-3, 0.01)  # what the box does when its time is up
         while not rung:
             time.sleep(1e-3)

@@ -158,3 +158,14 @@ def test_bad_units_are_named():
         model.traverse(planted()[0], 5)
     with pytest.raises(ValueError, match="likelihood='logistic' needs data"):
         VAE(likelihood="logistic").fit(planted())
+
+
+def test_codes_and_widths_that_cannot_be():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(
+        ValueError, match="each of hidden_layer_sizes must be an integer of at least 1; got -3"
+    ):
+        VAE(hidden_layer_sizes=(-3,)).fit(X)
+    model = VAE(2, training=Training(epochs=1)).fit(X)
+    with pytest.raises(ValueError, match="codes must be finite; got 1 of 2"):
+        model.inverse_transform([[np.nan, 0.0]])

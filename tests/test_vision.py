@@ -11,9 +11,11 @@ from PIL import Image
 from torch import nn
 
 from corollary import ImageClassifier, Segmenter, Training
+from corollary.engine.player import flatten
 from corollary.testing import overfitted
 from corollary.vision import VGG, AlexNet, DenseNet, GoogLeNet, LeNet5, ResNet, UNet, ViT
 from corollary.vision.lenet import TABLE
+from corollary.vision.net import Conv
 from corollary.vision.nets import NETS, build
 from corollary.vision.segmenter import intersection_over_union
 
@@ -141,6 +143,24 @@ def test_types_and_memory_formats(name):
     torch.testing.assert_close(last, single, rtol=0, atol=1e-4 * scale)
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.double(), reference, rtol=0, atol=0.15 * scale)  # 8 bits, many layers
+
+
+def test_wide_convolutions_keep_channels_first_and_change_no_number():
+    """One of 2**20 weights does, a narrow one does not; weights of a plain net fit, and vectors of all of them too."""
+    narrow, wide = Conv(512, 227), Conv(512, 228)  # 512 x 9 x 228 is the first above 2**20
+    plain = nn.Sequential(nn.Conv2d(512, 228, 3, padding=1, bias=False), *list(Conv(512, 228))[1:])
+    plain.load_state_dict(wide.state_dict())
+    for net in (narrow, wide):
+        net.to(memory_format=torch.channels_last)
+    flatten(list(wide.parameters()))
+    assert narrow[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert wide[0].weight.is_contiguous() and wide[0].weight.grad.is_contiguous()
+    x = torch.rand(2, 512, 4, 4, generator=torch.Generator().manual_seed(0))
+    outputs = [plain(x), wide(x.contiguous(memory_format=torch.channels_last))]
+    for out in outputs:
+        out.square().sum().backward()
+    torch.testing.assert_close(outputs[1], outputs[0])
+    torch.testing.assert_close(wide[0].weight.grad, plain[0].weight.grad, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)

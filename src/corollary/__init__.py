@@ -46,8 +46,10 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
+    from importlib.util import find_spec
 
-    if name in _MODULES:
+    # Modules of our own come before the catalog, which imports other people's packages, and those import us.
+    if name in _MODULES or (not name.startswith("__") and find_spec(f"corollary.{name}")):
         return import_module(f"corollary.{name}")
     if name in _TOOLS:
         return getattr(import_module(_TOOLS[name]), name)

@@ -21,6 +21,7 @@ __all__ = [
     "broke_down",
     "check_complete",
     "check_count",
+    "check_sizes",
     "check_target",
     "digest",
     "finite",
@@ -37,6 +38,14 @@ def check_count(owner: Any, name: str, value: Any, low: int = 1) -> None:
     """Raise unless ``value`` is an integer of at least ``low``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise errors.value(type(owner).__name__, f"{name} must be an integer of at least {low}", repr(value))
+
+
+def check_sizes(owner: Any, sizes: tuple[Any, ...], least: int = 0) -> None:
+    """Raise if hidden widths are not positive integers, or fewer than ``least``."""
+    if len(sizes) < least:
+        raise errors.value(type(owner).__name__, "hidden_layer_sizes must name at least one layer", "none")
+    for size in sizes:
+        check_count(owner, "each of hidden_layer_sizes", size)
 
 
 def as_tensor(array: Any) -> Any:

@@ -235,11 +235,12 @@ def sample(
     out: Annotated[Path, typer.Option(help="A .csv, .json, .npy, .npz, .txt or, for images, .png file.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 16,
     seed: Annotated[int | None, typer.Option(help="Other draws than the model's own seed gives.")] = None,
+    label: Annotated[str | None, typer.Option(help="Of which label, from a conditional model.")] = None,
 ) -> None:
     """Draw new samples from a fitted generator or language model."""
     from corollary.cli.using import sample_from
 
-    say(sample_from(run, n, out, seed))
+    say(sample_from(run, n, out, seed, label))
 
 
 @app.command()

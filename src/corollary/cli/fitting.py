@@ -17,6 +17,7 @@ from corollary.catalog import Entry
 from corollary.cli.console import note, quoted
 from corollary.data.detect import KINDS_OF_COLUMN
 from corollary.data.tables import guess_target
+from corollary.engine.clock import now
 from corollary.engine.interrupts import OutOfTime, time_box
 from corollary.engine.loop import STOPS
 from corollary.io import write_text
@@ -24,9 +25,11 @@ from corollary.roles import roles
 
 __all__ = ["fit_system", "parse_columns", "parse_settings"]
 
+WORDS = {"true": True, "false": False, "null": None}  # as shells and JSON write them
+
 
 def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> dict[str, Any]:
-    """Return ``key=value`` words as parameters; values are Python literals, or else strings.
+    """Return ``key=value`` words as parameters; values are Python literals, true, false or null, or else strings.
 
     >>> parse_settings(["latent=8", "training.epochs=3"], {"latent": 2, "training": None}, "VAE")
     {'latent': 8, 'training__epochs': 3}
@@ -43,7 +46,7 @@ def parse_settings(settings: list[str], known: dict[str, Any], owner: str) -> di
         try:
             params[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            params[key] = value
+            params[key] = WORDS.get(value, value)
     return params
 
 
@@ -93,7 +96,7 @@ def fit_system(
     # a meta-estimator takes what its members take
     entry = replace(entry, input=model.input, also=tuple(model.also))
     directory = directory or Path("runs") / f"{entry.id}-{time.strftime('%Y%m%d-%H%M%S')}"
-    run, begin = Run(directory, resume=resume, **run_options), time.monotonic()
+    run, begin = Run(directory, resume=resume, **run_options), now()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dataset = data.load(source, kind, target, columns=parse_columns(columns or []))
@@ -166,7 +169,7 @@ def _as_fitted(dataset: Any, model: Any) -> Any:
 
 def _time_left(limit: float | None, begin: float) -> float | None:
     """Return the seconds for measures and pictures: what the fit left, and at least a little."""
-    return None if limit is None else max(limit + begin - time.monotonic(), 2.0, limit / 5)
+    return None if limit is None else max(limit + begin - now(), 2.0, limit / 5)
 
 
 def parse_columns(words: list[str]) -> dict[str, str]:
@@ -272,12 +275,12 @@ def _measured(model: Any, held: Any, entry: Entry, seconds: float | None) -> dic
 
     found = {}
     likely = task_of(held)
-    until = None if seconds is None else time.monotonic() + seconds
+    until = None if seconds is None else now() + seconds
     for name, task in TASKS.items():
         likely_one = task.role not in ("classifier", "regressor") or name == likely
         if task.role in entry.roles and task.usual and likely_one:
             try:
-                with time_box(None if until is None else until - time.monotonic()):
+                with time_box(None if until is None else until - now()):
                     numbers = task.numbers(model, held)
                 found |= {f"held-out {metric}": value for metric, value in numbers.items()}
             except (ValueError, TypeError, AttributeError, OutOfTime) as error:

@@ -294,7 +294,19 @@ def completed_columns(model: Any, dataset: Dataset) -> Columns:
     return ["user", "item", "prediction"], [*shown, model.predict([*zip(*asked)])], None
 
 
-def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
+def _class_named(model: Any, label: str) -> Any:
+    """Return the class of a conditional model that is written like a label."""
+    name = type(model).__name__
+    if not getattr(model, "conditional", False):
+        do = "Fit with --set conditional=true and --target."
+        raise errors.value(name, "only a conditional model takes a label", repr(label), do)
+    known = {str(one): one for one in model.classes_}
+    if label not in known:
+        raise errors.unknown(name, "label", label, known)
+    return known[label]
+
+
+def sample_from(run: Path, n: int, out: Path, seed: int | None, label: str | None = None) -> str:
     """Draw from a generator or a language model, write the draws, and return a line to print."""
     from corollary.roletable import entries_of
 
@@ -315,7 +327,7 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None) -> str:
         raise errors.value(
             "sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__
         )
-    drawn = draw(model, n)
+    drawn = draw(model, n) if label is None else model.sample(n, _class_named(model, label))
     if isinstance(drawn, list):
         write_columns(out, ["text"], [drawn])
         return f"{n} texts in {out}"

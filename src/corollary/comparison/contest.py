@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from corollary.data.columns import left_out, unused_columns
 from corollary.data.convert import as_input
 from corollary.data.dataset import Dataset
 from corollary.data.texts import one_text
+from corollary.engine.clock import now
 from corollary.roletable import TASKS
 
 __all__ = ["compare"]
@@ -115,6 +116,7 @@ def compare(
     if splits < 1:
         raise errors.value("compare", "splits must be at least 1", splits)
     dataset = _loaded(source, y, kind, target, columns)
+    untold = "" if task else _no_target(dataset)
     task = task or task_of(dataset)
     if task not in TASKS:
         raise errors.unknown("compare", "task", task, TASKS)
@@ -123,8 +125,9 @@ def compare(
     job, notes = TASKS[task], []
     ranking = _ranking(job, dataset, metric)
     chosen = _entrants(find(systems, job.role, dataset, task, job.settings), job, dataset, rivals)
-    dataset, groups, said = _grouped(dataset, groups)
-    notes += [text for text in (said, _of_no_use(dataset), *cautions(dataset, task)) if text]
+    dataset, groups, grouped = _grouped(dataset, groups)
+    said = (grouped, _of_no_use(dataset), untold, *cautions(dataset, task))
+    notes += [text for text in said if text]
     if in_order(dataset, test):
         notes.append(
             "Each part holds out the ratings that follow in time; users who come later are answered as the average one."
@@ -195,6 +198,15 @@ def _of_no_use(dataset: Dataset) -> str:
     return left_out(unused_columns(dataset.X, dataset.extra.get("columns")), "compare")
 
 
+def _no_target(dataset: Dataset) -> str:
+    """Return a sentence that says how to predict a column of a table, if none was named; or nothing."""
+    names = [str(name) for name in dataset.feature_names or getattr(dataset.X, "columns", ())]
+    if dataset.kind != "table" or task_of(dataset) != "density" or len(names) < 2:
+        return ""
+    do = f"To predict a column, name it: --target {shlex.quote(names[-1])} or target={names[-1]!r}."
+    return f"No target was named, so densities are compared. {do}"
+
+
 # --- groups ----------------------------------------------------------------------------------------------
 
 
@@ -247,10 +259,10 @@ class _Clock:
 
     def __init__(self, each: float | None, total: float | None) -> None:
         self.each, self.total = each, total
-        self.start, self.cut = monotonic(), False  # cut: whether something was left undone
+        self.start, self.cut = now(), False  # cut: whether something was left undone
 
     def left(self) -> float:
-        return float("inf") if self.total is None else self.total - (monotonic() - self.start)
+        return float("inf") if self.total is None else self.total - (now() - self.start)
 
     def over(self) -> bool:
         return self.left() < LEAST

@@ -12,7 +12,6 @@ more in ``_compare_space()``.
 from __future__ import annotations
 
 import warnings
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 
 from corollary import errors
 from corollary.data.dataset import Dataset
+from corollary.engine.clock import now
 from corollary.engine.loop import OutOfTime, time_box
 from corollary.engine.run import Run, current
 from corollary.roletable import TASKS
@@ -150,7 +150,7 @@ class Search(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Search:
         """Search within a part of the time of the surrounding run, then fit the best settings in the rest."""
-        limit, begin = current().time_limit, monotonic()
+        limit, begin = current().time_limit, now()
         self.tried_: list[tuple[float, dict[str, Any]]] = []
         spend = None if limit is None else SHARE * limit
         whole = None
@@ -162,7 +162,7 @@ class Search(BaseEstimator):  # type: ignore[misc]
             pass
         if whole is None:
             best = max(self.tried_, key=lambda tried: tried[0], default=(0.0, {}))[1]
-            left = None if limit is None else max(0.1 * limit, limit - (monotonic() - begin))
+            left = None if limit is None else max(0.1 * limit, limit - (now() - begin))
             whole = clone(self.model).set_params(**best)
             with Run(time_limit=left, progress=False):
                 whole.fit(X) if y is None else whole.fit(X, y)

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from corollary.comparison.measures import drawn_images, image_shape
 from corollary.comparison.rivals import Reader, Rival
 from corollary.data.dataset import Dataset
+from corollary.engine.clock import now
 from corollary.engine.loop import time_box
 from corollary.engine.run import Run
 from corollary.errors import CorollaryWarning
@@ -143,7 +143,7 @@ def try_out(
 
     ``seconds`` limits the fit, ``around`` the reading before it and the measuring after it.
     """
-    trial, start = Trial(rival.id, part), perf_counter()
+    trial, start = Trial(rival.id, part), now()
     hard = None if seconds is None else seconds + max(0.5, GRACE * seconds)
     other = None if seconds is None else min(max(AROUND, seconds), around or AROUND + seconds)
     try:
@@ -152,11 +152,11 @@ def try_out(
             with within(other):
                 model, train, reader = prepare(rival, task, kept, seed, search)
                 _import_before(rival, model)
-            start = perf_counter()
+            start = now()
             with within(hard):
                 trial.stopped = fit(model, task, train, seconds)
             model = getattr(model, "best_estimator_", model)
-            trial.seconds = perf_counter() - start
+            trial.seconds = now() - start
             with within(other):
                 found = TASKS[task].numbers(model, reader(held))
                 if task == "generation" and part == 0:
@@ -170,5 +170,5 @@ def try_out(
         raise
     except Exception as error:
         trial.error = f"{type(error).__name__}: {error}".splitlines()[0]
-    trial.seconds = trial.seconds or perf_counter() - start
+    trial.seconds = trial.seconds or now() - start
     return trial

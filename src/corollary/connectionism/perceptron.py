@@ -33,7 +33,7 @@ from sklearn.utils.validation import _check_sample_weight
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator
 from corollary.engine.learner import Iteration, Metrics
-from corollary.roles import given_target
+from corollary.roles.targets import given_target
 from corollary.shapes import Array, Labels, Number
 from corollary.validation import as_given, to_numpy
 

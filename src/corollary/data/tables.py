@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -63,10 +64,23 @@ def as_table(
     rows = None
     if target is not None:
         target = _column(frame, target)
+        _tell_of_namesakes(frame, target)
         known = frame[target].notna().to_numpy() & ~_endless(frame[target])
         rows = None if known.all() else with_target_only(known, name, f"a value of {str(target)!r}")
         frame = frame if rows is None else frame.iloc[rows]
     return _as_dataset(frame, name, target, source, read, rows)
+
+
+def _tell_of_namesakes(frame: Any, target: Any) -> None:
+    """Warn of inputs that the file calls as it calls the target: pandas has numbered all but the first."""
+    others = [str(c) for c in frame.columns if re.fullmatch(rf"{re.escape(str(target))}\.\d+", str(c))]
+    if others:
+        leave = " ".join(f"--column {c}=ignore" for c in others)
+        text = (
+            f"load: several columns are called {str(target)!r}; the first is the target, and {', '.join(others)} "
+            f"stay among the inputs. If they tell the same, leave them out: {leave}."
+        )
+        warnings.warn(text, errors.CorollaryWarning, stacklevel=5)
 
 
 def _endless(column: Any) -> np.ndarray:

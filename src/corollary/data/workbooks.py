@@ -59,15 +59,21 @@ def _column_number(letters: str) -> int:
 
 
 def sheet(path: Path) -> Any:
-    """Return the first sheet of a workbook that is not empty, with a word about the others."""
+    """Return the first sheet of a workbook that is a table, with a word about the others.
+
+    One of a single column, such as a cover or remarks, is read if there is no other.
+    """
     import pandas as pd
 
     with pd.ExcelFile(path, engine="openpyxl") as book:
         names = book.sheet_names
-        for name in names:
-            raw = pd.read_excel(book, name, header=None)
-            raw = raw.dropna(axis=0, how="all").dropna(axis=1, how="all")
-            if len(raw):
+        name, raw = names[0], pd.DataFrame()
+        for other in names:
+            cells = pd.read_excel(book, other, header=None)
+            cells = cells.dropna(axis=0, how="all").dropna(axis=1, how="all")
+            if min(cells.shape[1], 2) > min(raw.shape[1], 2):
+                name, raw = other, cells
+            if raw.shape[1] > 1:
                 break
     if len(names) > 1:
         others = ", ".join(repr(other) for other in names if other != name)

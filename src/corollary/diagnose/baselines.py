@@ -50,7 +50,7 @@ def problem(
     if len(counted) > ROWS:
         counted = np.sort(rng.choice(counted, ROWS, replace=False))
     y = y.detach().cpu()
-    classes = task in ("classes", "binary", "multilabel") or (
+    classes = task in ("classes", "binary", "multilabel", "embedding", "ordinal") or (
         not y.is_floating_point() and len(torch.unique(y)) <= max(20, int(0.05 * len(y)))
     )
     x = samples.x
@@ -60,8 +60,7 @@ def problem(
             if local is not None:
                 return local
         y = y.reshape(len(y), -1)
-        spread = [float(y[:, j].float().std()) for j in range(y.shape[1])]
-        y = y[:, int(np.argmax(spread))]
+        y = y[:, reader.one_column(y)]
     elif classes and y.is_floating_point() and y.ndim == 2 and y.shape[1] > 1:
         y = y.argmax(1)
     y = y.reshape(len(y), -1).numpy()

@@ -10,11 +10,16 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines, problem
 from corollary.diagnose.exam import TRACED, Exam
-from corollary.diagnose.subject import quiet
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import copied, quiet
 from corollary.diagnose.tables import dense
 from corollary.diagnose.trace import WEIGHTED
 
 __all__ = ["bottleneck"]
+
+ROWS = 128  # of the answers that are compared
+NARROW = 16  # units from which a layer is wide enough for most
+ASIDE = 0.05  # of the size of the outputs, that they still vary by while a layer that all passes through says the same
 
 
 def bottleneck(exam: Exam) -> None:
@@ -31,8 +36,11 @@ def bottleneck(exam: Exam) -> None:
     x = s.train.x
     inputs = x.shape[1] if isinstance(x, Tensor) and x.ndim == 2 else 10**6
     widths = [w for _, w, _ in states]
-    inner = list(range(len(widths) - 1))
-    narrow = min(inner, key=lambda i: widths[i])
+    inner = sorted(range(len(widths) - 1), key=lambda i: widths[i])
+    through = (i for i in inner if widths[i] >= NARROW or not _passed_by(exam, states[i][0]))
+    narrow = next(through, None)
+    if narrow is None:
+        return
     width = widths[narrow]
     before = max([*widths[:narrow], min(inputs, 10**4)])
     after = max(widths[narrow + 1 :])
@@ -53,7 +61,7 @@ def bottleneck(exam: Exam) -> None:
             return  # such a code is narrow by design, and as wide as its prior lets it
         _narrow_code(exam, states[narrow][0], width)
         return
-    if width >= 16 or exam.fine:
+    if width >= NARROW or exam.fine:
         return
     upstream = next((i for i in range(narrow - 1, -1, -1) if widths[i] >= 4 * width), None)
     lost = _lost(exam, None if upstream is None else states[upstream][2], states[narrow][2])
@@ -66,6 +74,24 @@ def bottleneck(exam: Exam) -> None:
             else f"; a simple model gains {lost[0]:.2f} before it and {lost[1]:.2f} after it"
         )
         exam.find("bottleneck", width, said, where=states[narrow][0], sure=0.85, repair={"width": 4 * width})
+
+
+def _passed_by(exam: Exam, where: str) -> bool:
+    """Whether answers still tell rows apart while a layer says the same of all of them: a gate, or the scores of attention."""
+    s = exam.subject
+    net = copied(s.net).eval()
+    part = dict(net.named_modules()).get(where)
+    if not where or part is None or s.train.whole:  # the number of its edges tells a node apart all the same
+        return False
+    same = part.register_forward_hook(
+        lambda _m, _i, out: out[:1].expand_as(out) if isinstance(out, Tensor) else None
+    )
+    rows = s.train.first(ROWS)
+    with torch.no_grad(), quiet(net):
+        z = main_output(s.call(net, rows)).float()
+        same.remove()
+        usual = main_output(s.call(net, rows)).float()
+    return bool(z.std(0).mean() > ASIDE * usual.std(0).mean())
 
 
 def _lost(exam: Exam, before: Any, after: Any) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.samples import Samples
 from corollary.diagnose.tables import dense
 
 __all__ = ["columns", "constant_features", "duplicate_features"]
@@ -57,10 +59,19 @@ def constant_features(exam: Exam) -> None:
         still = _constant(full, samples.x.ndim == 2)
         _say_constant(exam, still, full.shape[1], "", {"drop_columns": still.tolist()})
         _stripes(exam, exam.subject.train.x)
-    for name, t in samples.named if not samples.whole else ():
-        rows = t.ndim == 2 and len(t) == samples.n and t.layout == torch.strided
-        if t is not samples.x and rows and t.is_floating_point() and len(torch.unique(t)) > 2:  # no mask
+    for name, t in _further(samples):
+        if t.ndim == 2 and len(torch.unique(t)) > 2:  # no mask
             _say_constant(exam, _constant(dense(t), True), t.shape[1], f"{name}, ", {})
+
+
+def _further(samples: Samples) -> Iterator[tuple[str, Tensor]]:
+    """Go through the other real inputs: those of the rows, and tables that all rows share, such as features of nodes."""
+    for name, t in samples.named if not samples.whole else ():
+        if t is samples.x or t.ndim not in (2, 3) or t.layout != torch.strided or not t.is_floating_point():
+            continue
+        shared = t.ndim == 2 and len(t) > t.shape[1]  # not of all pairs of nodes
+        if len(t) == samples.n or shared:
+            yield name, t
 
 
 def _say_constant(exam: Exam, still: np.ndarray, total: int, owner: str, repair: dict[str, Any]) -> None:
@@ -141,11 +152,8 @@ def duplicate_features(exam: Exam) -> None:
         samples.x.ndim >= 4 and table.shape[1] <= 4
     ):  # grey images with three channels
         _repeated(exam, table, "")
-    for name, t in samples.named if not samples.whole else ():
-        rows = (
-            t.ndim in (2, 3) and len(t) == samples.n and t.layout == torch.strided and t.is_floating_point()
-        )
-        if t is not samples.x and rows and not exam.has("duplicate-features"):
+    for name, t in _further(samples):
+        if not exam.has("duplicate-features"):
             _repeated(exam, columns(t), f"{name}, ")
 
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
+from corollary.diagnose.report import Finding
 from corollary.diagnose.trials import GOOD, Room, Trials, dropout_rate, say
 from corollary.diagnose.weights import State
 
 __all__ = ["abnormal", "with_settings"]
 
 ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
+WITHIN = -0.5  # decades: so far from too small that a rate is usual without doubt
 MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
 CLEAR = (
     3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
@@ -35,7 +37,8 @@ def abnormal(exam: Exam) -> dict[str, float]:
     found: dict[str, float] = {}
     if s.learning_rate:
         plain = s.optimizer is None or s.optimizer in ("sgd", "asgd")
-        high, low = (0.5 * (1 - s.momentum) ** 0.7, 1e-3) if plain else USUAL.get(s.optimizer, (1e-2, 1e-4))
+        lasting = (1 - s.momentum) ** 0.7  # momentum adds steps up
+        high, low = (0.5 * lasting, 5e-3 * lasting) if plain else USUAL.get(s.optimizer, (1e-2, 1e-4))
         found[LARGE] = math.log10(s.learning_rate / high)
         found[SMALL] = math.log10(low / s.learning_rate)
     if s.weight_decay:
@@ -155,6 +158,7 @@ def with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
         if cause in votes and when(e, votes[cause]):
             votes[cause] = then(e, votes[cause])
     exam.facts["votes"] = votes
+    _stopped_soon(exam, e)
     best, *others = sorted(votes, key=lambda c: -votes[c])
     if votes[best] <= 0.25:
         return
@@ -167,6 +171,26 @@ def with_settings(exam: Exam, trials: Trials, room: Room, state: State) -> None:
         _dropout_too(exam, trials, room)
     if others and votes[others[0]] > 0.8 and e.strange(others[0]) > ODD:
         say(exam, others[0], votes[others[0]], room, e.runs[others[0]], e.control, sure=0.6)
+
+
+def _stopped_soon(exam: Exam, e: Evidence) -> None:
+    """Note that nothing but more steps is needed: at its own, usual rate the model comes to do what simple models can."""
+    control, base = e.control, exam.baselines
+    if e.fine or base is None or not base.held or e.strange(SMALL) > WITHIN or e.strange(LARGE) > 0:
+        return
+    score, theirs = (
+        (control.valid_score, base.valid_score)
+        if math.isfinite(base.valid_score)
+        else (control.score, base.score)
+    )
+    done = e.arrives and e.room.matters(control, 0.5) and score > theirs - LITTLE
+    if done and set(exam.findings) == set():
+        said = (
+            f"training stopped soon: after {control.steps} more steps as it is, the loss falls from {e.room.loss:.3g} "
+            f"to {control.loss:.3g}"
+        )
+        exam.facts["stopped soon"] = said
+        exam.notes.append(Finding("stopped-soon", "info", said=said))
 
 
 def _gathered(exam: Exam, trials: Trials, room: Room, state: State) -> Evidence:

@@ -14,12 +14,13 @@ import torch
 
 from corollary.diagnose.baselines import Baselines, baselines, problem
 from corollary.diagnose.lab import Lab
-from corollary.diagnose.objectives import labels_of, quality
+from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
 from corollary.diagnose.samples import kept, main_output, with_main
 from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.tables import Reader
+from corollary.diagnose.terms import best_constant, rescored
 from corollary.diagnose.trace import Trace, trace
 
 __all__ = ["Exam"]
@@ -101,7 +102,9 @@ class Exam:
         if train is None:
             return None
         valid = None if s.valid is None else problem(s.valid, s.task, self.reader, 1)
-        return baselines(train, valid)
+        found = baselines(train, valid)
+        rescored(s.criterion, found, s.target(s.train))
+        return found
 
     @cached_property
     def trace(self) -> Trace | None:
@@ -151,9 +154,7 @@ class Exam:
                 keep = samples.counted
                 if samples.whole and not bool(keep.all()):
                     out, target = kept(out, keep), target[keep]
-                found[f"{name} score"], found[f"{name} chance"] = quality(
-                    s.criterion.answers(main_output(out)), target, s.task
-                )
+                found[f"{name} score"], found[f"{name} chance"] = s.criterion.score(main_output(out), target)
                 found[f"{name} loss"] = float(s.criterion(out, target))
         return found
 
@@ -199,6 +200,8 @@ class Exam:
         if s.task in ("binary", "multilabel"):
             m = float(y.float().mean())
             return -(m * math.log(max(m, 1e-9)) + (1 - m) * math.log(max(1 - m, 1e-9)))
+        if math.isfinite(s.criterion.degree):
+            return best_constant(s.criterion, y)[0]
         if s.task in ("regression", "reconstruction") and s.criterion.name in ("mse", "custom"):
             return self._loss_of_mean(y.float())
         return float("nan")

@@ -9,10 +9,12 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from corollary.diagnose.descent import abnormal
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.trace import WEIGHTED, Call, Trace, rms, sensitivity
 from corollary.diagnose.view import parts_score
 from corollary.diagnose.weights import weights_state
@@ -28,6 +30,7 @@ GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
 EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
+SHRUNK = 1e-2  # of gradients at both ends, of a net that has not learned: worth a look at other starts
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
 
@@ -77,11 +80,23 @@ def gradients(exam: Exam) -> None:
             began = decay(exam.traced(s.twin("initial")))
         except Exception:
             began = None
+    elif ratio < SHRUNK and not exam.fine and len(rows) >= DEEP:
+        began = _at_a_start(exam)
     exam.facts["gradient ratio"], exam.facts["gradient ratio at the start"] = ratio, began
     if len(rows) >= 3:
         _depth(exam, rows, ratio, began)
     if not exam.has("vanishing-gradient", "exploding-gradient"):
         _steps(exam)
+
+
+def _at_a_start(exam: Exam) -> float | None:
+    """Return the ratio that the net has with newly drawn weights if none of it could learn; it may have got over it since."""
+    found = []
+    for seed in range(2):
+        with quiet(exam.subject.given):
+            torch.manual_seed(seed)
+            found.append(decay(exam.traced(exam.subject.twin("new"))))
+    return max(found) if max(found) < RATIO else None
 
 
 def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> None:

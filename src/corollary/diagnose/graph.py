@@ -19,6 +19,9 @@ from corollary.diagnose.weights import beyond_start, drawn
 
 __all__ = ["detached", "frozen"]
 
+VAST = 1e18  # of gradients, from which their squares overflow: an optimiser that divides by their root then stands still
+PLENTY = 64  # numbers of a matrix; fewer look like a draw after some training too
+LEARNED = 0.8  # of the loss with layers newly drawn, what those that were learned elsewhere stay below
 HELD = 0.02  # of all numbers: random ones that are held fixed and are worth a word
 
 
@@ -136,7 +139,7 @@ def frozen(exam: Exam) -> None:
             random = []  # trained elsewhere: frozen on purpose
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
-        if held > HELD and not _as_good(exam, off):
+        if held > HELD and not _as_good(exam, off) and not _learned(exam, random):
             said = (
                 f"{len(off)} parameters ({share:.0%} of the numbers) are held fixed, and {held:.0%} look "
                 "as they were drawn at random"
@@ -222,7 +225,7 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
             large = isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.RNNBase)) and all(
                 known.get(n) is not False for n in own
             )
-            if own and large and any(known.get(n) for n in own):
+            if own and large and any(known.get(n) and named[n].numel() >= PLENTY for n in own):
                 still += own
     moved = [n for n in named if n not in still]
     matrices = [n for n in still if named[n].ndim >= 2]
@@ -234,7 +237,7 @@ def _stayed(exam: Exam, named: dict[str, Any], known: dict[str, bool], total: in
     ):
         return  # a rate that is too small leaves all of them near their start
     gradients = exam.trace.gradients if exam.trace is not None else {}
-    flows = [n for n in matrices if gradients.get(n) is not None and rms(gradients[n]) > 1e-9]
+    flows = [n for n in matrices if gradients.get(n) is not None and 1e-9 < rms(gradients[n]) < VAST]
     if flows and not _as_good(exam, still) and not _of_a_critic(exam, still):
         said = (
             f"{len(still)} parameters ({share:.0%} of the numbers) stand exactly where they started, "
@@ -259,6 +262,18 @@ def _of_a_critic(exam: Exam, names: list[str]) -> bool:
             torch.manual_seed(0)
             made.append(main_output(net.sample(8)))
     return torch.equal(*made)
+
+
+def _learned(exam: Exam, fixed: list[str]) -> bool:
+    """Whether layers that are held fixed serve better than newly drawn ones, when all others are trained anew."""
+    if exam.lab is None or exam.subject.output is None:
+        return False
+    trials, names = exam.facts.setdefault("trials", Trials(exam)), tuple(fixed)
+    mine = trials.good("the rest anew", "new", frozen=names, kept=names)
+    drawn = trials.good("the rest anew, these drawn", "new", frozen=names)
+    a, b = (r.valid_loss if math.isfinite(r.valid_loss) else r.loss for r in (mine, drawn))
+    exam.facts["fixed as they are and newly drawn"] = [a, b]
+    return a < LEARNED * b
 
 
 def _as_good(exam: Exam, fixed: list[str]) -> bool:

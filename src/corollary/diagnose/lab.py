@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from corollary.diagnose.objectives import quality
 from corollary.diagnose.samples import Samples, kept, main_output
 from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.trace import RANDOM
@@ -105,7 +104,7 @@ class Lab:
                 out, target = kept(out, keep), target[keep]
                 z = main_output(out)
             loss = float(self.subject.criterion(out, target))
-            score, _ = quality(self.subject.criterion.answers(z), target, self.subject.task)
+            score, _ = self.subject.criterion.score(z, target)
         net.train(was)
         return loss, score
 

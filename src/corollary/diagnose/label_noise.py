@@ -17,6 +17,7 @@ from corollary.diagnose.subject import quiet
 
 __all__ = ["label_noise"]
 
+MANY = 200  # validation rows whose fifth is enough to count errors in
 CLEAR = 3.5  # standard errors by which a model does not do worse on rows that it knows by chance
 REFUTED = (
     0.7  # of the confident errors: simple models make more of them on validation too, the model itself fewer
@@ -25,6 +26,10 @@ FAR, LINEAR = (
     10.0,
     2.5,
 )  # deviations of the targets that an error is far at; of the loss at twice as far, where squares say 4
+SURE, LEAST = (
+    0.25,
+    0.15,
+)  # gain from which simple models are judges by themselves, and from which the model bears them out
 CLEAN = 0.9  # score of simple models from which they are good enough judges by themselves
 
 
@@ -47,7 +52,13 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
                 f"simple models score {held:.3f} on held-out training rows but {valid:.3f} on validation: "
                 f"about {share:.0%} of the training labels are wrong"
             )
-            exam.find("label-noise", share, said, where=f"rows {p.rows[wrong][:20].tolist()}", sure=0.95)
+            exam.find(
+                "label-noise",
+                share,
+                said,
+                where=f"rows {exam.subject.rows[p.rows[wrong]][:20].tolist()}",
+                sure=0.95,
+            )
             return
     s = exam.subject
     if p.classes and not foretells(
@@ -116,7 +127,7 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
     together = sum(guesses) / len(guesses)
     missed = base.labels[together.argmax(1)] != p.y
     gain = max(base.gain, (1 - missed.mean() - base.chance) / max(1e-9, 1 - base.chance))
-    if gain < 0.25:
+    if gain < SURE and not (gain > LEAST and _own_errors(exam)):
         return
     ordered = np.sort(together, 1)
     order = np.argsort(-(ordered[:, -1] - ordered[:, -2]))
@@ -131,8 +142,30 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
             f"confident ({e_mid:.0%}); of classes that merely overlap {usual:.0%} would"
         )
         sure = order[: n // 2]
-        where = f"rows {p.rows[sure][missed[sure]][:20].tolist()}"
+        where = f"rows {exam.subject.rows[p.rows[sure]][missed[sure]][:20].tolist()}"
         exam.find("label-noise", e_top, said, where=where, sure=0.85)
+
+
+def _own_errors(exam: Exam) -> bool:
+    """Whether the model too, which has learned nothing by heart, errs on new rows where it is sure more than an overlap does."""
+    s, perf = exam.subject, exam.performance
+    if s.valid is None or s.task != "classes" or s.valid.n < MANY or exam.gain < LEAST:
+        return False
+    if perf["train score"] - perf["valid score"] > 2 * np.sqrt(0.25 / s.valid.n):
+        return False
+    with torch.no_grad(), quiet(s.net):
+        z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()
+    if (
+        z.ndim != 2
+        or len(z) != s.valid.n
+        or not isinstance(s.valid.y, Tensor)
+        or s.valid.y.shape != z.shape[:1]
+    ):
+        return False
+    p = z.softmax(1).numpy()
+    share = _errors_where_sure(p, p.argmax(1) != s.valid.y.cpu().numpy())
+    exam.facts["own confident errors"] = share
+    return share > errors_of_an_overlap(exam.gain, 0.2) + 2 * np.sqrt(share / (0.2 * len(z)))
 
 
 def _refuted(exam: Exam, base: Baselines, share: float) -> bool:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Baselines, Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.objectives import quality
 from corollary.diagnose.samples import Samples, main_output
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import dense, graph_of
@@ -149,7 +148,7 @@ def _gains(exam: Exam, samples: Samples, inputs: list[Tensor]) -> list[float]:
     with torch.no_grad(), quiet(s.net):
         for x in inputs:
             z = main_output(s.call(s.net.eval(), samples.replaced(x)))
-            score, chance = quality(s.criterion.answers(z), samples.y, s.task)
+            score, chance = s.criterion.score(z, samples.y)
             found.append((score - chance) / max(1e-9, 1 - chance))
     return found
 

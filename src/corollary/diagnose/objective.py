@@ -45,7 +45,7 @@ def double_softmax(exam: Exam) -> None:
     """Probabilities handed to a loss that takes logits."""
     s = exam.subject
     z, y = main_output(s.output), s.train.y
-    if z is None or not isinstance(y, Tensor) or z.ndim < 1:
+    if z is None or not isinstance(y, Tensor) or z.ndim < 1 or s.task in ("embedding", "ordinal"):
         return
     z = z.detach().float().cpu()
     kind = _like_logits(exam, z, y.cpu())
@@ -71,6 +71,11 @@ def wrong_loss(exam: Exam) -> None:
     c, y = s.criterion, s.train.y
     z = main_output(s.output)
     if z is None or not c.was_given or _beyond_one(exam) or not isinstance(y, Tensor):
+        return
+    if s.task in ("embedding", "ordinal"):
+        if c.opposed:
+            said = "the loss is less where rows lie beside those of other classes: it does not reward being right"
+            exam.find("wrong-loss", float("nan"), said, where="loss")
         return
     z, yc = z.detach().float().cpu(), y.detach().cpu()
     try:
@@ -101,11 +106,13 @@ def _numbers_for_classes(exam: Exam, z: Tensor, y: Tensor) -> bool:
     c = exam.subject.criterion
     values = torch.unique(y[:5000].float())
     numeric = c.name in ("mse", "l1", "huber") or (c.name == "custom" and exam.subject.task == "regression")
-    if not numeric or z.numel() != y.numel() or y.ndim > 2 or (y.ndim == 2 and y.shape[1] > 1):
+    if not numeric or c.free or z.numel() != y.numel() or y.ndim > 2 or (y.ndim == 2 and y.shape[1] > 1):
         return False
     whole = bool((values == values.round()).all())
     few = len(values) <= 20 and len(y) >= 3 * len(values)
     if not (whole and few and len(values) >= 2):
+        return False
+    if len(values) == 2 and c.name == "custom" and _margin(exam, values, y):
         return False
     from_zero = float(values.min()) in (0.0, 1.0, -1.0) and bool((values[1:] - values[:-1] <= 2).all())
     integer = not y.is_floating_point()
@@ -117,6 +124,18 @@ def _numbers_for_classes(exam: Exam, z: Tensor, y: Tensor) -> bool:
         exam.find("wrong-loss", len(values), said, where="loss", repair={"loss": "cross_entropy"})
         return True
     return False
+
+
+def _margin(exam: Exam, values: Tensor, y: Tensor) -> bool:
+    """Whether answers far beyond the right one of two values cost no more: then these are no numbers to the loss."""
+    s = exam.subject
+    middle = float(values.mean())
+    right = y.reshape(main_output(s.output).shape).float()
+    with torch.no_grad():
+        near, far = (
+            float(s.criterion(with_main(s.output, middle + k * (right - middle)), y)) for k in (1.0, 3.0)
+        )
+    return far <= near + 1e-6
 
 
 def _ordered(exam: Exam) -> bool:

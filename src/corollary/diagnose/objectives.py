@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,9 @@ FUNCTIONS = {
     F.nll_loss: "nll", F.binary_cross_entropy: "bce", F.l1_loss: "l1", F.smooth_l1_loss: "huber", F.huber_loss: "huber",
 }  # fmt: skip
 
+BATCH = 64  # rows that a loss of rows beside each other compares
+NEIGHBOURS = 7  # that tell the class of a row
+
 
 @dataclass
 class Criterion:
@@ -43,6 +47,11 @@ class Criterion:
     function: Callable[..., Any] | None = None  # the user's own, called as it stands
     was_given: bool = False
     logarithms: bool = False  # whether outputs are logarithms of answers, as for counts
+    degree: float = math.nan  # of a loss that is dearer to one side, as for quantiles
+    free: str = (
+        ""  # what a loss of numbers does not ask for: their "level", so that only order counts, or "length"
+    )
+    opposed: bool = False  # whether a loss of rows beside each other is less for wrong neighbours
 
     @property
     def custom(self) -> bool:
@@ -50,7 +59,10 @@ class Criterion:
         return self.function is not None
 
     def __call__(self, out: Any, target: Any) -> Tensor:
-        """Return the mean loss."""
+        """Return the mean loss; of rows beside each other in batches, as in training, unless a gradient is wanted."""
+        if self.task == "embedding" and len(target) >= 2 * BATCH and not torch.is_grad_enabled():
+            parts = zip(out.tensor_split(len(target) // BATCH), target.tensor_split(len(target) // BATCH))
+            return torch.stack([self(z, y) for z, y in parts]).mean()
         if self.function is not None:
             value = self.function(out, target)
             value = value[0] if isinstance(value, (tuple, list)) else value
@@ -68,6 +80,25 @@ class Criterion:
     def answers(self, z: Any) -> Any:
         """Return outputs on the scale of the targets."""
         return z.float().exp() if self.logarithms and isinstance(z, Tensor) else z
+
+    def score(self, z: Any, y: Any) -> tuple[float, float]:
+        """Return how good outputs are in the terms of the task, and how good a constant answer is."""
+        if not isinstance(z, Tensor) or not isinstance(y, Tensor) or z.numel() != y.numel():
+            return quality(self.answers(z), y, self.task)
+        from corollary.diagnose.terms import best_constant, in_order
+
+        if self.free == "level":
+            return in_order(z, y), 0.0
+        if self.free == "length":
+            z, y = F.normalize(z.float().reshape(len(y), -1), dim=1), y.float().reshape(len(y), -1)
+            return quality(z * y.norm(dim=1, keepdim=True).to(z), y, self.task)
+        if math.isnan(self.degree):
+            return quality(self.answers(z), y, self.task)
+        y = y.float()
+        with torch.no_grad():
+            least = best_constant(self, y)[0]
+            share = float(self(z.detach().float().reshape(y.shape), y)) / max(least, 1e-30)
+        return 1 - share ** (2 / self.degree), 0.0
 
     def each(self, out: Any, target: Any) -> Tensor | None:
         """Return one loss per sample, where the loss has a name."""
@@ -218,10 +249,23 @@ def labels_of(z: Tensor, y: Tensor, task: str) -> tuple[np.ndarray, np.ndarray, 
     return said, true.round().numpy().astype(int), torch.maximum(p, 1 - p).numpy()
 
 
+def _neighbours(z: Tensor, y: Tensor) -> tuple[float, float]:
+    """Return how often the nearest rows tell the class of a row, and how often the commonest class does."""
+    z, y = z.detach().float().cpu().reshape(len(y), -1), y.detach().cpu().long()
+    apart = torch.cdist(z, z).fill_diagonal_(math.inf)
+    near = apart.topk(min(NEIGHBOURS, len(y) - 1), largest=False).indices
+    said = y[near].mode(1).values
+    return float((said == y).float().mean()), float(torch.unique(y, return_counts=True)[1].max() / len(y))
+
+
 def quality(z: Any, y: Any, task: str) -> tuple[float, float]:
     """Return the score (accuracy, or the share of variance explained) and that of a constant answer."""
     if not isinstance(z, Tensor) or not isinstance(y, Tensor) or not len(y):
         return float("nan"), float("nan")
+    if task == "embedding":
+        return _neighbours(z, y)
+    if task == "ordinal":  # each output says whether the class is beyond it
+        z, task = F.one_hot((z > 0).sum(1), z.shape[1] + 1).float(), "classes"
     if task in ("classes", "binary", "multilabel"):
         said, true, _ = labels_of(z, y, task)
         if not len(true):

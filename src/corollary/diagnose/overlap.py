@@ -19,18 +19,21 @@ FEW = 0.03  # of the rows, that come again in collections that nobody has tamper
 
 def row_keys(samples: Samples) -> np.ndarray | None:
     """Return a key per row that is equal for equal rows."""
-    parts = [t for _, t in samples.named if t.ndim and len(t) == samples.n and t.layout == torch.strided]
+    parts = _row_parts(samples)
     if not parts:
         return None
-    flat = [
-        np.ascontiguousarray(t.detach().cpu().to(torch.float32).reshape(samples.n, -1).numpy()) for t in parts
-    ]
-    joined = np.ascontiguousarray(np.concatenate(flat, 1))
+    joined = np.ascontiguousarray(np.concatenate(parts, 1))
     return (
         joined.view([("", joined.dtype)] * joined.shape[1]).ravel()
         if joined.shape[1] <= 64
         else np.array([hash(row.tobytes()) for row in joined])
     )
+
+
+def _row_parts(samples: Samples) -> list[np.ndarray]:
+    """Return every input that has rows, as a table."""
+    parts = [t for _, t in samples.named if t.ndim and len(t) == samples.n and t.layout == torch.strided]
+    return [t.detach().cpu().to(torch.float32).reshape(samples.n, -1).numpy() for t in parts]
 
 
 def overlap(exam: Exam) -> None:
@@ -62,7 +65,7 @@ def overlap(exam: Exam) -> None:
     inside = float(counts[counts > 1].sum() / len(a))
     exam.facts["overlap"], exam.facts["repeats"] = share, inside
     # a few rows come again in any collection; many do by chance only, and real numbers never do
-    natural = inside < FEW or (_few_values(train) and _by_chance(train, inside))
+    natural = inside < FEW or _must_repeat(train) or (_few_values(train) and _by_chance(train, inside))
     expected = inside if natural else 0.0
     extra = share - expected
     error = 3 * np.sqrt(max(expected * (1 - expected), 1e-6) / len(b))
@@ -77,6 +80,17 @@ def overlap(exam: Exam) -> None:
         return
     if not exam.has("train-test-overlap"):
         _near_copies(exam)
+
+
+def _must_repeat(samples: Samples) -> bool:
+    """Whether there are more rows than combinations of the values that the columns have."""
+    left = np.log(samples.n)
+    for part in _row_parts(samples):
+        for column in part.T:
+            left -= np.log(len(np.unique(column)))
+            if left < 0:
+                return False
+    return True
 
 
 def _few_values(samples: Samples) -> bool:

@@ -171,17 +171,15 @@ def _own(exam: Exam) -> float:
 
 def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
     """Return the shift of targets at which neighbours learn them, if there is one."""
-    y = exam.subject.train.y
-    if (
-        not isinstance(y, Tensor)
-        or y.reshape(len(y), -1).shape[1] != 1
-        or len(exam.subject.rows) != exam.subject.all_train.n
-    ):
+    whole = (
+        exam.subject.all_train
+    )  # of data that are large some rows are looked at, and their neighbours are others
+    x, y = whole.x, whole.y
+    if not isinstance(y, Tensor) or y.reshape(len(y), -1).shape[1] != 1:
         return None
-    x = exam.subject.train.x
     if not p.classes and isinstance(x, Tensor) and _sliding(dense(x[:400]).reshape(min(len(x), 400), -1)):
         return None
-    full = y.reshape(len(y)).cpu().numpy()
+    full, rows = y.reshape(len(y)).cpu().numpy(), exam.subject.rows[p.rows]
     S = scaled(p.X)
     near = NearestNeighbors(n_neighbors=min(7, len(S) - 1)).fit(S).kneighbors(return_distance=False)
 
@@ -193,9 +191,9 @@ def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
             score_of(guess, target, labels), score_of(line(S, None, target, codes, labels)[0], target, labels)
         )
 
-    plain = score(full[p.rows])
-    moved = {k: full[(p.rows + k) % len(full)] for k in SHIFTS}
-    moved[0] = full[::-1][p.rows]  # the other way round
+    plain = score(full[rows])
+    moved = {k: full[(rows + k) % len(full)] for k in SHIFTS}
+    moved[0] = full[::-1][rows]  # the other way round
     tried = {k: score(target) for k, target in moved.items() if p.classes or not _an_input(p.X, target)}
     if not tried:
         return None
@@ -265,7 +263,7 @@ def _block(exam: Exam, base: Baselines, wrong: np.ndarray, guess: np.ndarray) ->
     exam.facts["block"] = {"height": height, "inside": rate_in, "outside": rate_out}
     if height < 2.6 or rate_in < 2 * rate_out + 0.15:
         return False
-    rows = p.rows[inside]
+    rows = exam.subject.rows[p.rows[inside]]
     said = (
         f"rows {rows.min()} to {rows.max()} contradict the others ({rate_in:.0%} wrong against {rate_out:.0%}): "
         "their targets are of other rows"

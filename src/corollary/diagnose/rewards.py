@@ -21,6 +21,12 @@ SIZES = (
     4.0,
     2.5,
 )  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
+ASKED = (
+    *SIZES,
+    1.0,
+    0.4,
+)  # the same, down to what a loss wants whose labels are smoothed by most of their weight
+SURE = (0.98, 0.6, 0.3)  # the same of probabilities: the part that is no even chance
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
 NOUGHT = 1e-6  # stands for zero where a logarithm may be taken
 FEW = 0.05  # a count whose logarithm stands for that of none
@@ -162,7 +168,7 @@ def wanted(criterion: Criterion, classes: int) -> float:
 def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor]] | None:
     """Return right outputs, one that says nothing, and wrong ones, in the form of the net's own outputs.
 
-    Of logits they come in several sizes: a loss with label smoothing is least at one that is less than sure.
+    They come in several sizes: a loss with label smoothing is least at one that is less than sure.
     """
     if task == "classes" and not y.is_floating_point() and z.ndim >= 2:
         good = ideal(z, y)
@@ -172,11 +178,11 @@ def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Ten
         k = z.shape[axis]
         bad, none = good.roll(1, axis), torch.zeros_like(good)
         if bool((z >= 0).all()) and float((z.sum(axis) - 1).abs().max()) < UNIT:  # probabilities
-            return [good * 0.98 + 0.02 / k], none + 1 / k, [bad * 0.98 + 0.02 / k]
+            return _mixed(good, 1 / k), none + 1 / k, _mixed(bad, 1 / k)
         if bool((z <= 0).all()) and float(z.logsumexp(axis).abs().max()) < UNIT:
-            logs = [[(size * o).log_softmax(axis) for size in SIZES] for o in (good, bad)]
+            logs = [[(size * o).log_softmax(axis) for size in ASKED] for o in (good, bad)]
             return logs[0], none.log_softmax(axis), logs[1]
-        return [size * good for size in SIZES], none, [size * bad for size in SIZES]
+        return [size * good for size in ASKED], none, [size * bad for size in ASKED]
     if task not in ("regression", "binary", "multilabel") or z.numel() != y.numel():
         return None
     t = y.reshape(z.shape).float()
@@ -186,8 +192,14 @@ def _right_and_wrong(task: str, z: Tensor, y: Tensor) -> tuple[list[Tensor], Ten
             return [t.clamp_min(NOUGHT)], (t + noise).abs(), [(t + 3 * noise).abs()]
         return [t], t + noise, [t + 3 * noise]
     if bool(((z >= 0) & (z <= 1)).all()):
-        return [t * 0.98 + 0.01], torch.full_like(t, 0.5), [(1 - t) * 0.98 + 0.01]
-    return [size * (2 * t - 1) for size in SIZES], torch.zeros_like(t), [size * (1 - 2 * t) for size in SIZES]
+        return _mixed(t, 0.5), torch.full_like(t, 0.5), _mixed(1 - t, 0.5)
+    sides = 2 * t - 1
+    return [size * sides for size in ASKED], torch.zeros_like(t), [-size * sides for size in ASKED]
+
+
+def _mixed(p: Tensor, even: float) -> list[Tensor]:
+    """Return probabilities that are nearer and nearer to even chances."""
+    return [p * part + (1 - part) * even for part in SURE]
 
 
 def _above_zero(z: Tensor, y: Tensor) -> bool:

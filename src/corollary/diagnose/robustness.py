@@ -4,7 +4,8 @@ With the gap :math:`g(x) = f_y(x) - \max_{k \ne y} f_k(x)` between the right ans
 its own deviation, the border lies to first order at :math:`|g| / \lVert \nabla g \rVert_2`, and at
 :math:`|g| / \lVert \nabla g \rVert_1` if all features may move at once by as much. Every net yields to such a move; one is called
 fragile if a sturdier answer was there to be learned: half the way to the nearest other class is much further, one column's
-classes lie much further apart, or some steps on moved inputs teach the net to withstand them.
+classes lie much further apart, or some steps on moved inputs teach the net to withstand them. Where the data hold no sturdier
+answer one is fragile whose slope points where inputs of one class hardly vary: it lives on a cue too faint to be seen.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ TAUGHT = 0.7  # of the right answers, won back under that move: sound nets win b
 REGAINED = (
     0.45  # the same of a net whose border is near; of photographs it always is, and nothing can be won back
 )
+LEARNED_WELL = 0.85  # of what is possible
 LEARNED = 0.2  # of what is possible, from which there are answers to be moved
 NOTHING = 0.01  # of half the way: no pupil is needed
+NARROW = 0.4  # of a feature's deviation, that rows of one class vary by along the slope: of sound nets it is 0.57 to 2
+SIDEWAYS = 0.12  # of all features' deviations at once, beyond which a move is not tiny
 FAINT = 0.1  # of half the distance of two classes in one column, that tells of faint features however far rows lie apart
 STEPS, RATE, BATCH = 300, 1e-3, 32
 
@@ -44,13 +48,14 @@ def fragile(exam: Exam) -> None:
     """How far the nearest other answer is, relative to how far apart classes lie."""
     s = exam.subject
     rows = _asked(exam)
-    well = exam.fine or exam.gain > 0.85
+    well = exam.fine or exam.gain > LEARNED_WELL
     if rows is None or not (well or exam.gain > LEARNED):
         return
     y = rows.y.reshape(-1).long().cpu()
     net = s.twin().eval()
     flat = dense(s.train.x).reshape(s.train.n, -1)
-    unit = np.maximum(flat.std(0), 1e-3 * flat.std() + 1e-12)  # every feature in its own deviations
+    unit = flat.std(0)  # every feature in its own deviations
+    unit = np.maximum(unit, 1e-3 * np.median(unit[unit > 0]) + 1e-12 if unit.any() else 1.0)
     scale = torch.from_numpy(unit).float()
     radius, right = _radius(s, net, rows, y, scale)
     if right.sum() < 15:
@@ -68,6 +73,8 @@ def fragile(exam: Exam) -> None:
     near = half < FRAGILE and reach < BESIDE * apart
     doubtful = half < DOUBTFUL or reach < FAINT * apart
     surely = near and half < NOTHING  # so near that no model which has learned less well is there by itself
+    hidden = half < DOUBTFUL and reach < SIDEWAYS and exam.gain > LEARNED_WELL
+    surely |= hidden and _narrow(exam, flat / unit, labels, slope, scale)
     if surely or (
         well
         and (
@@ -107,6 +114,17 @@ def _apart(flat: np.ndarray, labels: np.ndarray) -> float:
     """Return half the largest difference of two classes' means in one column, the median over pairs."""
     means = np.stack([flat[labels == c].mean(0) for c in np.unique(labels)])
     return float(np.median([np.abs(a - b).max() / 2 for i, a in enumerate(means) for b in means[i + 1 :]]))
+
+
+def _narrow(exam: Exam, X: np.ndarray, labels: np.ndarray, slope: Tensor, scale: Tensor) -> bool:
+    """Whether rows of one class hardly vary along the slope of the answers, beside how much they vary in a feature."""
+    d = (slope.reshape(len(slope), -1) * scale).numpy()
+    d /= np.maximum(np.linalg.norm(d, axis=1, keepdims=True), 1e-30)
+    own = X[:1000].copy()
+    for label in np.unique(labels[:1000]):
+        own[labels[:1000] == label] -= own[labels[:1000] == label].mean(0)
+    exam.facts["varies along the slope"] = float(np.median((own @ d.T).std(0)))
+    return bool(exam.facts["varies along the slope"] < NARROW)
 
 
 def _leans(exam: Exam) -> bool:

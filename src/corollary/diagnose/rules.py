@@ -419,7 +419,7 @@ RULES: dict[str, Rule] = {
         "outcome",
         "Tiny changes of the input change the answer.",
         "change of the input that changes the answer, relative to how far apart classes lie",
-        "where next to nothing is enough, or the same net can be taught to withstand what its answers yield to",
+        "where next to nothing is enough, inputs of a class hardly vary that way, or the same net can be taught to withstand it",
         "Train on adversarial examples, or penalise the gradient by the input.",
         "Training(adversary=0.05)",
         "adv-definition",

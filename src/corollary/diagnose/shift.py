@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, rankdata
 from sklearn.ensemble import ExtraTreesClassifier
 from torch import Tensor
 
@@ -14,6 +14,9 @@ from corollary.diagnose.samples import Samples
 __all__ = ["shift"]
 
 COMPARED = 700  # rows of each part
+FOLDS, TREES = 4, 120
+SINGLE = 0.9  # of the parts of rows, from which they are taken for different ones
+LUCK = 1.4  # times that of a given score is the deviation of one whose folds share the parts' chance differences (permuted rows)
 WIDER = np.log(1.6)  # of the middle spread of a column, from which other values are usual there
 
 
@@ -49,8 +52,10 @@ def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, f
         return None
     distance, column = _largest_distance(A, B)
     a, b = len(A) * independent(A), len(B) * independent(B)
-    auc = _told_apart(A, B, blocked=a < 0.3 * len(A))
-    noise = np.sqrt((a + b + 1) / (12 * a * b))  # of an AUC, under equality
+    blocked = a < 0.3 * len(A)
+    folds = [_apart_by_parts(p, r) for p, r in ((exam.subject.train, rows_a), (exam.subject.valid, rows_b))]
+    auc = _told_apart(A, B, blocked, folds)
+    noise = np.sqrt((a + b + 1) / (12 * a * b)) * (1.0 if blocked else LUCK)  # of an AUC, under equality
     exam.facts["shift auc"], exam.facts["shift distance"] = auc, distance
     exam.facts["independent rows"] = [a, b]
     critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
@@ -136,32 +141,59 @@ def _largest_distance(A: np.ndarray, B: np.ndarray) -> tuple[float, int]:
     return best, which
 
 
-def _told_apart(A: np.ndarray, B: np.ndarray, blocked: bool = False) -> float:
-    """Return the AUC of trees that tell the two apart, out of the bag; both as often.
+def _told_apart(
+    A: np.ndarray, B: np.ndarray, blocked: bool = False, folds: list[np.ndarray | None] | None = None
+) -> float:
+    """Return the AUC of trees that tell the two apart, each fold by trees of the others, with as large a share of both in each.
 
+    Out of a bag it would be wrong: trees that weigh few rows as much as many others hardly ever leave one of them out.
     Where rows repeat their neighbours, trees learn from the outer halves and are asked about the inner ones.
     """
     if blocked:
         return _told_apart_in_blocks(A, B)
-    X = np.concatenate([A, B])
-    y = np.repeat([0, 1], [len(A), len(B)])
-    model = ExtraTreesClassifier(
-        60, bootstrap=True, oob_score=True, random_state=0, min_samples_leaf=5, class_weight="balanced"
-    ).fit(X, y)
-    p = np.nan_to_num(model.oob_decision_function_[:, 1], nan=0.5)
-    order = p.argsort(kind="stable").argsort() + 1.0
-    return float((order[y == 1].mean() - (len(B) + 1) / 2) / len(A))
+    rng, found = np.random.default_rng(0), []
+    known = folds is not None and any(f is not None for f in folds)
+    number = 2 if known else FOLDS
+    a, b = (
+        rng.permutation(len(X)) % number if folds is None or folds[i] is None else folds[i]
+        for i, X in enumerate((A, B))
+    )
+    for k in range(number):
+        learned, asked = ((a >= 0) & (a != k), (b >= 0) & (b != k)), (a == k, b == k)
+        found.append(_auc_of_trees(A[learned[0]], B[learned[1]], A[asked[0]], B[asked[1]], TREES // number))
+    return float(np.mean(found))
+
+
+def _apart_by_parts(samples: Samples, rows: np.ndarray) -> np.ndarray | None:
+    """Return the half of each row where rows share parts, as pairs of few pictures do, -1 if its own lie in both; else None."""
+    parts = [t for t in samples.args if isinstance(t, Tensor) and t.ndim > 1 and len(t) == samples.n]
+    if (
+        samples.whole
+        or len(parts) < 2
+        or len(parts) != len(samples.args)
+        or len({t.shape for t in parts}) > 1
+    ):
+        return None
+    flat = np.concatenate([t[rows].detach().cpu().reshape(len(rows), -1).numpy() for t in parts])
+    which = np.unique(flat, axis=0, return_inverse=True)[1].reshape(len(parts), -1)
+    if which.max() + 1 > SINGLE * which.size:
+        return None
+    half = np.random.default_rng(0).integers(0, 2, which.max() + 1)[which]
+    fold = np.where((half == half[0]).all(0), half[0], -1)
+    return fold if min((fold == 0).sum(), (fold == 1).sum()) >= 15 else None
+
+
+def _auc_of_trees(A: np.ndarray, B: np.ndarray, new_a: np.ndarray, new_b: np.ndarray, trees: int) -> float:
+    """Return how well trees that learned from the first two tell the other two apart."""
+    model = ExtraTreesClassifier(trees, random_state=0, min_samples_leaf=5, class_weight="balanced")
+    model.fit(np.concatenate([A, B]), np.repeat([0, 1], [len(A), len(B)]))
+    order = rankdata(model.predict_proba(np.concatenate([new_a, new_b]))[:, 1])
+    return float((order[len(new_a) :].mean() - (len(new_b) + 1) / 2) / len(new_a))
 
 
 def _told_apart_in_blocks(A: np.ndarray, B: np.ndarray) -> float:
     found = []
-    for flip in (False, True):
-        a, b = (A[::-1], B[::-1]) if flip else (A, B)
+    for a, b in ((A, B), (A[::-1], B[::-1])):
         n, m = len(a) // 2, len(b) // 2
-        model = ExtraTreesClassifier(60, random_state=0, min_samples_leaf=5, class_weight="balanced")
-        model.fit(np.concatenate([a[:n], b[:m]]), np.repeat([0, 1], [n, m]))
-        p = model.predict_proba(np.concatenate([a[n:], b[m:]]))[:, 1]
-        order = p.argsort(kind="stable").argsort() + 1.0
-        k = len(b) - m
-        found.append(float((order[len(a) - n :].mean() - (k + 1) / 2) / (len(a) - n)))
+        found.append(_auc_of_trees(a[:n], b[:m], a[n:], b[m:], 60))
     return float(np.mean(found))

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from corollary.diagnose.objectives import Criterion, criterion_of
 from corollary.diagnose.samples import Samples, joined, kept, main_output
 from corollary.diagnose.settings import Settings, tidy_history
+from corollary.diagnose.terms import look
 
 __all__ = ["Subject", "copied", "quiet", "redraw", "unwrapped"]
 
@@ -119,6 +120,8 @@ class Subject:
             )
         y = self.train.y if self.train.y is not None else self.train.x
         self.criterion = criterion_of(loss, main, y, self.train.x, supervised=self.train.y is not None)
+        with quiet(self.net), torch.no_grad():
+            look(self.criterion, self.output, self.train.y)
 
     # --- calling -----------------------------------------------------------------------------------------
 

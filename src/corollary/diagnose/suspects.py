@@ -18,6 +18,7 @@ BEHIND = 0.1  # of what is possible: what a failing model gains less than simple
 FAR = 0.2  # the same, of a model in which no rule has found a fault
 WORSE = 2.0  # times the loss of a constant answer, which is plain failure whatever simple models do
 PLAIN = 0.3  # the same, where the failure alone is reason enough to name what most often is behind it
+AGAINST = -0.2  # of the logarithm of the loss: another rate has made it worse
 SHOWN = 3
 UNSURE = 0.4
 
@@ -49,8 +50,8 @@ TABLE: tuple[tuple[str, Callable[[dict[str, Any]], float], float, str], ...] = (
     ("oversmoothing", lambda f: float(f.get("hops", 0)), 4.0, "nodes are averaged over {:.0f} edges"),
     ("capacity-too-small", lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
     ("overfit", lambda f: f.get("gap", {}).get("score", 0.0), 0.04, "training rows gain {:.2g} more than validation rows"),
-    (LARGE, lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
-    (SMALL, lambda f: f["short"], 0.1, "on its own training rows it is {:.2g} behind them"),
+    (LARGE, lambda f: _short(f, LARGE), 0.1, "on its own training rows it is {:.2g} behind them"),
+    (SMALL, lambda f: _short(f, SMALL), 0.1, "on its own training rows it is {:.2g} behind them"),
 )  # fmt: skip
 
 
@@ -60,6 +61,11 @@ def _setting(facts: dict[str, Any], cause: str) -> float:
 
 def _gain(facts: dict[str, Any], cause: str) -> float:
     return float(facts.get("gains", {}).get(cause, 0.0))
+
+
+def _short(facts: dict[str, Any], cause: str) -> float:
+    """Return what the model is behind, unless the run with another rate has spoken against the cause."""
+    return 0.0 if _gain(facts, cause) < AGAINST else facts["short"]
 
 
 def _weights(facts: dict[str, Any], name: str, default: float) -> float:
@@ -95,6 +101,8 @@ def suspects(exam: Exam) -> None:
     base = exam.baselines
     if base is None or not base.held or exam.subject.output is None or exam.facts.get("untrained"):
         return
+    if "stopped soon" in exam.facts:
+        return  # more of the same is all that it needs
     theirs = max(base.gain, (base.valid_score - base.chance) / max(1e-9, 1 - base.chance))
     behind = theirs - exam.gain
     failing = not exam.fine and behind > (BEHIND if exam.findings else FAR)

@@ -94,6 +94,7 @@ class Reader:
         self.words: dict[int, np.ndarray] = {}
         self.directions: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.target: tuple[np.ndarray, np.ndarray] | None = None
+        self.column: int | None = None
 
     def one_target(self, y: np.ndarray) -> np.ndarray:
         """Return several targets along the direction in which those seen first, of training, vary most."""
@@ -102,6 +103,12 @@ class Reader:
             self.target = mean, np.linalg.svd((y - mean)[:500], full_matrices=False)[2][0]
         mean, direction = self.target
         return (y - mean) @ direction
+
+    def one_column(self, y: Tensor) -> int:
+        """Return which of several labels stands for all: of those seen first, of training, the one that varies most."""
+        if self.column is None:
+            self.column = int(y.float().std(0).argmax())
+        return self.column
 
     @cached_property
     def _graph(self) -> np.ndarray | None:

@@ -42,14 +42,19 @@ class Trials:
         *,
         dropout: float | None = None,
         frozen: tuple[str, ...] = (),
+        kept: tuple[str, ...] = (),
         **changes: Any,
     ) -> Result:
-        """Run once; the same run is not made twice."""
+        """Run once; the same run is not made twice. Of a new start, the parameters ``kept`` stay as they are."""
         if name in self.lab.runs:
             return self.lab.runs[name]
         with quiet(self.exam.subject.given):
             torch.manual_seed(0)
             net = self.exam.subject.twin(start)
+        present = dict(self.exam.subject.given.named_parameters())
+        for key, p in net.named_parameters() if kept else ():
+            if key in kept:
+                p.data.copy_(present[key].detach())
         for m in net.modules() if dropout is not None else ():
             if isinstance(m, (nn.RNNBase, nn.MultiheadAttention)):
                 m.dropout = dropout

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.lab import Result
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trace import SQUASHERS, WEIGHTED, Call, Trace, rms
 from corollary.diagnose.trials import Trials
@@ -23,6 +24,9 @@ FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same 
 ENDED = 0.35  # share of a layer's activations at their ends that no usual start has
 FAR = 4.0  # times the size that weights are drawn with
 CELLS = {"lstm", "gru", "rnn_tanh"}
+CLEAR = (
+    3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
+)
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 
 
@@ -141,8 +145,17 @@ def doubtful_units(exam: Exam) -> None:
     exam.facts["from here and anew"] = [here.loss, new.loss]
     scale = exam.constant_loss
     slack = 0.05 * scale if math.isfinite(scale) else 0.0
-    if here.loss <= 1.15 * new.loss + slack:
+    if here.loss <= 1.15 * new.loss + slack and not _more_right(exam, here, new):
         exam.drop("dead-units")
+
+
+def _more_right(exam: Exam, here: Result, new: Result) -> bool:
+    """Whether new weights learn more right answers by more rows than chance makes differ, on rows of both kinds."""
+    lab, rows = exam.lab, exam.subject.task in ("classes", "binary")
+    if not rows or lab.held is None or new.loss > here.loss:
+        return False
+    asked = ((new.score - here.score, lab.watched), (new.valid_score - here.valid_score, lab.held))
+    return all(gain * int(part.counted.sum()) > CLEAR**2 for gain, part in asked)
 
 
 def flat_share(t: Trace) -> list[tuple[str, float, float]]:

@@ -55,7 +55,7 @@ class Watch:
 
     Parameters
     ----------
-    share : float, default=0.02
+    share : float, default=0.01
         Of the training time that watching may take; a larger one looks more often. Looking may take half of it at least,
         however long reading the losses takes.
     say : callable, optional
@@ -81,7 +81,7 @@ class Watch:
     learning-rate-too-large at step 1: the loss is ... Divide the learning rate by ten, or warm it up.
     """
 
-    def __init__(self, share: float = 0.02, say: Callable[[str], Any] | None = None) -> None:
+    def __init__(self, share: float = 0.01, say: Callable[[str], Any] | None = None) -> None:
         if not 0 < share <= 1:
             raise errors.value("Watch", "share must lie in (0, 1]", share)
         self.share = share

@@ -25,7 +25,8 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
     """Whether a parameter looks as torch drew it; None where that cannot be told.
 
     Linear and convolutional layers start uniformly within ``1 / sqrt(fan_in)``, recurrent ones within
-    ``1 / sqrt(hidden_size)``, embeddings normally, gains at one.
+    ``1 / sqrt(hidden_size)``, embeddings normally, gains at one. What a training adds may leave that distribution as it
+    is, but no matrix of random entries (:func:`like_a_draw`).
     """
     v = p.detach().float().reshape(-1).cpu()
     if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase, nn.RNNCellBase)):
@@ -37,7 +38,8 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
             return False
         if len(v) < 16 or not bool(v.any()):  # attention starts its biases at zero; trained ones are not
             return None
-        return bool(kstest((v[:2000].numpy() / bound + 1) / 2, "uniform").pvalue > 1e-3)
+        same = kstest((v[:2000].numpy() / bound + 1) / 2, "uniform").pvalue > 1e-3
+        return bool(same) and (p.ndim < 2 or like_a_draw(p))
     if isinstance(module, nn.Embedding):
         if module.padding_idx is not None:
             v = (
@@ -47,7 +49,9 @@ def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:
                 .ravel()
                 .cpu()
             )
-        return bool(kstest(v[:2000].numpy(), "norm").pvalue > 1e-3) if len(v) >= 16 else None
+        return (
+            bool(kstest(v[:2000].numpy(), "norm").pvalue > 1e-3) and like_a_draw(p) if len(v) >= 16 else None
+        )
     if isinstance(module, (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)):
         return bool((v == (1.0 if kind == "weight" else 0.0)).all())
     return None

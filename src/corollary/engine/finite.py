@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from corollary.engine.clock import now
 from corollary.engine.learner import Learner, Metrics, State
 from corollary.errors import Diverged
 
@@ -51,7 +51,7 @@ class LastFinite:
         return metrics
 
     def _keep(self) -> None:
-        begin = monotonic()
+        begin = now()
         if self.large and begin - self.last < COPY_SHARE * self.cost:
             return
         state = self.learner.state()
@@ -60,7 +60,7 @@ class LastFinite:
             self.kept = [state, *self.kept[:1]]
         elif not self.kept or _still_finite(self.kept[0], state):
             self.kept = [state]
-        self.last = monotonic()
+        self.last = now()
         self.cost = self.last - begin
 
 

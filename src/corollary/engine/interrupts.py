@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from corollary.engine.clock import now, stands, watching
 
 if TYPE_CHECKING:
     from corollary.engine.run import Run
@@ -44,9 +45,7 @@ class Signals:
     def pause(self, together: bool, checkpoint: bool) -> bool:
         """Whether to pause now, as :func:`pause_wanted` says."""
         heard = bool(self.heard())
-        wanted = heard or monotonic() >= (
-            min(self.deadline, self.checkpoint_due) if checkpoint else self.deadline
-        )
+        wanted = heard or now() >= (min(self.deadline, self.checkpoint_due) if checkpoint else self.deadline)
         if self.run.world == 1:
             return wanted
         return together and bool(self.run.sum(np.array(float(heard or (wanted and self.run.rank == 0)))) > 0)
@@ -69,9 +68,7 @@ def pause_wanted(together: bool = False, checkpoint: bool = True) -> bool:
 def time_left() -> float | None:
     """Return the seconds that are left until the time limit of the current fit; None if it has none."""
     signals = _signals.get()
-    return (
-        None if signals is None or signals.deadline == math.inf else max(0.0, signals.deadline - monotonic())
-    )
+    return None if signals is None or signals.deadline == math.inf else max(0.0, signals.deadline - now())
 
 
 @contextmanager
@@ -105,6 +102,9 @@ def listening(run: Run) -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
+_until = math.inf  # when the innermost time box of the main thread ends
+
+
 class OutOfTime(BaseException):
     """Raised by :func:`time_box` when the time is up. Like KeyboardInterrupt, ``except Exception`` does not catch it."""
 
@@ -118,8 +118,9 @@ def time_box(
     """Limit the time of a block: raise ``error`` inside it once ``seconds`` have passed.
 
     For work that can be dropped, such as measures and plots; a fit has a time limit of its own. It needs SIGALRM and the main
-    thread; elsewhere the block simply runs to its end. Blocks may be nested. While ``unless(frame)`` is true, the error waits
-    for another half second.
+    thread; elsewhere the block simply runs to its end. Blocks may be nested. The clock stands while
+    something is compiled or imported (:mod:`corollary.engine.clock`). While ``unless(frame)`` is true, the error waits for
+    another half second.
     """
     if (
         seconds is None
@@ -129,32 +130,35 @@ def time_box(
         yield
         return
 
-    over = collecting = False
+    global _until
+    begin, outer, over, collecting = now(), _until, False, False
+    _until = until = min(begin + seconds, outer)
 
     def note(phase: str, info: dict[str, int]) -> None:
         nonlocal collecting
         collecting = phase == "start"
 
     def ring(number: int, frame: FrameType | None) -> None:
-        waits = collecting or _is_lost(frame) or (unless is not None and unless(frame))
-        if not over and not waits:
+        waits = collecting or stands() or _is_lost(frame) or (unless is not None and unless(frame))
+        if not over and not waits and now() >= until - 1e-3:
             raise error(f"it took more than {seconds:.1f} seconds")
 
-    before, begin = signal.signal(signal.SIGALRM, ring), monotonic()
+    before = signal.signal(signal.SIGALRM, ring)
     left, again = signal.getitimer(signal.ITIMER_REAL)
-    first = min(seconds, left) if left else seconds
     gc.callbacks.append(note)
     try:
-        # it rings again every half second, for what runs where an exception would be lost
-        signal.setitimer(signal.ITIMER_REAL, max(first, 1e-3), 0.5)
-        yield
+        # it rings again every half second, for what runs where an exception would be lost, and for time that stood
+        signal.setitimer(signal.ITIMER_REAL, max(until - begin, 1e-3), 0.5)
+        with watching():
+            yield
     finally:
-        over = True
+        over, _until = True, outer
         gc.callbacks.remove(note)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if left:  # the alarm of a box around this one
-            signal.setitimer(signal.ITIMER_REAL, max(left - (monotonic() - begin), 1e-3), again or 0.5)
+        if left:  # the alarm of a box around this one, or of somebody else
+            rest = left + begin if outer == math.inf else outer
+            signal.setitimer(signal.ITIMER_REAL, max(rest - now(), 1e-3), again or 0.5)
 
 
 def _is_lost(frame: FrameType | None) -> bool:

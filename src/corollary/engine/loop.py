@@ -3,8 +3,9 @@
 :func:`drive` calls ``step`` of a learner until the learner is done. The loop writes the history, shows the progress bar, calls
 the callbacks, stops early, keeps to the time limit, writes checkpoints, resumes exactly, and ends cleanly on Ctrl-C.
 
-The time limit is checked after every step. A learner that can pause (``pauses = True``) also checks it within a step. For one
-that cannot, the next step is left out if it would end more than ``GRACE`` seconds late, should it take as long as the last.
+The time limit is checked after every step, by a clock that stands while kernels are compiled (``engine/clock.py``). A
+learner that can pause (``pauses = True``) also checks it within a step. For one that cannot, the next step is
+left out if it would end more than ``GRACE`` seconds late, should it take as long as the last.
 A fit inside a step of another fit has the limit of that one.
 """
 
@@ -15,13 +16,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corollary import errors, io
 from corollary.engine.checkpoints import Checkpoints
+from corollary.engine.clock import now
 from corollary.engine.finite import LastFinite
 from corollary.engine.interrupts import OutOfTime, Signals, listening, pause_wanted, time_box, time_left
 from corollary.engine.learner import Learner, Metrics, State, gathered
@@ -200,7 +201,7 @@ def drive(
     fit : int, optional
         Which fit of the run this is, if ``run.next_fit`` has been asked already.
     since : float, optional
-        When the fit began, by ``time.monotonic``: preparing the data counts towards the time limit.
+        When the fit began, by ``engine.clock``: preparing the data counts towards the time limit.
     """
     check_divisible(learner, run, owner, run.world)
     with run.hold():
@@ -214,7 +215,7 @@ def drive(
             if hasattr(call, "begin"):
                 call.begin(learner, owner)
         with listening(run) as signals, run.bar(owner, total, journal.step, progress) as bar:
-            loop.go(signals, bar, told, monotonic() if since is None else since)
+            loop.go(signals, bar, told, now() if since is None else since)
     return _finish(learner, journal, loop.best, stopping or run.early_stopping)
 
 
@@ -251,14 +252,14 @@ class _Loop:
     def go(self, signals: Signals, bar: Any, told: Sequence[Any], since: float) -> None:
         """Step until the learner is done or something asks for an end; then keep what there is."""
         run, journal = self.run, self.journal
-        begin = monotonic() - journal.seconds
+        begin = now() - journal.seconds
         if run.time_limit is not None:
             signals.deadline = min(signals.deadline, since + run.time_limit)
         self._schedule(signals)
         journal.stopped, metrics, before = "", None, journal.seconds
         while not self.learner.done and not journal.stopped:
             metrics = self.finite.step(self.owner, journal.step + 1)
-            journal.seconds = monotonic() - begin
+            journal.seconds = now() - begin
             if not getattr(self.learner, "pauses", False):
                 self.lasts, before = journal.seconds - before, journal.seconds
             asked = ""
@@ -286,14 +287,14 @@ class _Loop:
             warnings.warn(_how_to_go_on(self.owner, journal, run), FitStopped, stacklevel=4)
 
     def _schedule(self, signals: Signals) -> None:
-        signals.checkpoint_due = monotonic() + self.run.checkpoint_every if self.store else math.inf
+        signals.checkpoint_due = now() + self.run.checkpoint_every if self.store else math.inf
 
     def _agreed(self, signals: Signals, asked: str) -> tuple[str, bool]:
         """Return why to stop, and whether a checkpoint is due: the first process says so for all of them."""
-        heard, now = signals.heard(), monotonic()
-        over = now >= signals.deadline or now + self.lasts > signals.deadline + GRACE
+        heard, time = signals.heard(), now()
+        over = time >= signals.deadline or time + self.lasts > signals.deadline + GRACE
         reason = asked or heard or ("time limit" if over else "")
-        due = now >= signals.checkpoint_due
+        due = time >= signals.checkpoint_due
         if self.run.world == 1:
             return reason, due
         if self.run.rank > 0:  # the first process decides; only a signal may come to any of them
@@ -308,8 +309,8 @@ class _Loop:
         if self.store is None:
             return
         best = None if self.best is None else gathered(self.learner, self.best)
-        now = gathered(self.learner, self.learner.state())
-        state = {"learner": now, "journal": self.journal.saved(), "best": best}
+        last = gathered(self.learner, self.learner.state())
+        state = {"learner": last, "journal": self.journal.saved(), "best": best}
         try:
             self.store.write(state)
         except (OSError, MemoryError) as error:

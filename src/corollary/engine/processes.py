@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -57,14 +56,17 @@ def launch(
         The callbacks. They are called in this process after every step of the first worker.
     """
     import torch
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.multiprocessing.spawn import spawn
 
+    # the workers meet here, as under torchrun: a port that one of them opened later could be taken by then
+    meeting = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         here, there = torch.multiprocessing.get_context("spawn").Pipe()
         threads = max(1, torch.get_num_threads() // run.processes)
         settings = (
             run.processes,
-            _free_port(),
+            meeting.port,
             threads,
             folder,
             work,
@@ -218,6 +220,7 @@ def _worker(
         GROUP_RANK="0",
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
+        TORCHELASTIC_USE_AGENT_STORE="True",
         TORCHELASTIC_RUN_ID=LAUNCHER,
     )
     _heed_parent()
@@ -258,9 +261,3 @@ def _pickled(error: Exception) -> bytes:
     except Exception:  # an error of somebody else's with arguments of its own
         return pickle.dumps(errors.RunError(f"{type(error).__name__}: {error}"))
     return content
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from io import StringIO
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from corollary import __version__, errors, io
 from corollary.engine.checkpoints import Checkpoints
+from corollary.engine.clock import watching
 from corollary.engine.directory import Lock, fit_folder, refuse_to_overwrite, tidy, unwritable
 from corollary.engine.learner import State
 from corollary.engine.loop import EarlyStopping, Event
@@ -226,17 +227,22 @@ class Run:
         """Hold the lock of the directory; inside ``with run:`` until its end."""
         # a worker need not lock the directory: the process that started it does
         if self.directory is None or self.rank > 0 or _started_here():
-            yield
+            with self._watching():
+                yield
             return
         if self._lock is None or self._lock.thread != threading.get_ident():
             self._lock = Lock(self.directory)
             tidy(self.directory)
         self._holders += 1
         try:
-            yield
+            with self._watching():
+                yield
         finally:
             self._holders -= 1
             self._release()
+
+    def _watching(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.time_limit is None else watching()
 
     def _release(self) -> None:
         if self._lock is not None and not self._holders and not self._tokens:

@@ -24,7 +24,7 @@ from corollary.engine.training import Training
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
 from corollary.shapes import Array, Count, Dtype, Either, Labels, List, Maybe, Plain, Record
-from corollary.validation import as_given, check_count, check_target, finite
+from corollary.validation import as_given, check_count, check_target, finite, to_numpy
 
 __all__ = ["ExactDensity", "GenerativeModel"]
 
@@ -123,26 +123,39 @@ class GenerativeModel(Generator, GradientTrained):
             raise errors.value(name, f"labels must be one or {n}", f"shape {labels.shape}")
         strange = [str(value) for value in np.unique(labels) if value not in self.classes_]
         if strange:
-            raise errors.unknown(name, "label", strange[0], [str(value) for value in self.classes_])
+            known = [str(value) for value in self.classes_]
+            if strange[0] in known:  # the number 1 for "1", or the other way round
+                like, got = type(self.classes_[0]).__name__, type(labels.flat[0]).__name__
+                raise errors.value(
+                    name, f"labels must be of their type in fit, {like}", f"{strange[0]} as {got}"
+                )
+            raise errors.unknown(name, "label", strange[0], known)
         return torch.from_numpy(np.searchsorted(self.classes_, labels))
 
     def _known(self, X: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return checked samples and which entries are known, both (n, ...); what stands in the others does not matter."""
-        shape, mask = np.shape(X), np.asarray(mask, bool)
-        if mask.shape not in (
-            shape,
-            shape[1:],
-            shape[:1] + tuple(self.sample_shape_),
-            tuple(self.sample_shape_),
-        ):
-            must = f"mask must have the shape of X {_shape(shape)} or of one sample"
-            raise errors.value(type(self).__name__, must, _shape(mask.shape))
-        mask = mask.reshape(-1, *self.sample_shape_)
+        shape, mask = np.shape(X), self._mask(mask, np.shape(X))
         if not hasattr(X, "iloc") and np.asarray(X).dtype.kind == "f":  # gaps may be marked by NaN
             known = np.broadcast_to(mask, (len(X), *self.sample_shape_)).reshape(shape)
             X = np.where(known, np.asarray(X), 0).astype(np.asarray(X).dtype)
         given = self._query(X)
         return given, np.broadcast_to(mask, given.shape)
+
+    def _mask(self, mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Return a mask for samples of a shape as booleans, (1 or n, *one sample); a mask (h, w) is for all channels."""
+        name, sample, mask = type(self).__name__, tuple(self.sample_shape_), np.asarray(to_numpy(mask))
+        images = len(sample) == 3
+        channels_alike = (sample[1:], shape[:1] + sample[1:]) if images else ()
+        if mask.shape not in (shape, shape[1:], shape[:1] + sample, sample, *channels_alike):
+            must = f"mask must have the shape of X {_shape(shape)} or of one sample {_shape(sample)}"
+            raise errors.value(name, must, _shape(mask.shape))
+        if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
+            got = f"{str(mask.flat[np.argmin(np.isin(mask, (0, 1)))])!r} among others"
+            do = "For a picture of grey levels pass picture > 127."
+            raise errors.value(name, "mask must hold True (known) and False only", got, do)
+        if mask.shape != sample and mask.shape in channels_alike:
+            mask = mask.reshape(-1, 1, *sample[1:]).repeat(sample[0], axis=1)
+        return mask.reshape(-1, *sample).astype(bool)
 
     # --- scaling -----------------------------------------------------------------------------------------
 
@@ -169,6 +182,18 @@ class GenerativeModel(Generator, GradientTrained):
                 label = None if codes is None else codes[rows].to(like.device)
                 parts.append(call(*self._scaling.forward(x, u), label).cpu())
         return torch.cat(parts).numpy()
+
+    def _points(self, Z: Any, what: str, d: int) -> np.ndarray:
+        """Return points (n, d) of a space of codes as an array of finite numbers."""
+        name, given = type(self).__name__, np.asarray(to_numpy(Z))
+        if given.ndim != 2 or given.shape[1] != d:
+            raise errors.value(name, f"{what} must have shape (n, {d})", f"shape {given.shape}")
+        if given.dtype.kind not in "biuf":
+            raise errors.value(name, f"{what} must be numbers", f"type {given.dtype}")
+        if not np.isfinite(given).all():
+            got = f"{int((~np.isfinite(given)).sum())} of {given.size} that are not"
+            raise errors.value(name, f"{what} must be finite", got, "Leave those rows out.")
+        return given
 
     # --- what comes out ----------------------------------------------------------------------------------
 

@@ -30,20 +30,21 @@ without noise for :math:`\eta = 0` (DDIM). The log-likelihood is at least
 With labels, one network learns both with and without them, and is extrapolated:
 :math:`\hat\epsilon = (1 + w)\, \epsilon(x_t, y) - w\, \epsilon(x_t)` (6), classifier-free guidance of strength :math:`w`.
 
-The bound is largest if the steps back have the variance
+The bound is largest if the steps back of the number (a pixel, a column) :math:`i` have the variance
 
 .. math::
-    \sigma_t^2 = \tilde\beta_t + \Big( \tfrac{\sqrt{\bar\alpha_{t-1}}\, \beta_t}{1 - \bar\alpha_t} \Big)^2 e_t, \qquad
-    e_t = \tfrac1d\, \mathbb E\, \lVert x_0 - \hat x_0(x_t) \rVert^2, \tag{7}
+    \sigma_{ti}^2 = \tilde\beta_t + \Big( \tfrac{\sqrt{\bar\alpha_{t-1}}\, \beta_t}{1 - \bar\alpha_t} \Big)^2 e_{ti},
+    \qquad e_{ti} = \mathbb E\, (x_{0i} - \hat x_{0i}(x_t))^2, \tag{7}
 
-where :math:`e_t` is measured on training data after the fit. Pixels on a grid are learned as they are, without noise; the last
-step back gives a level its probability, the integral of the Gaussian over one step of the grid (8), and (5) bounds a
-probability. A guess :math:`\hat x_0` with errors of variance :math:`e_t` is moved to the levels that it may stand for,
+where :math:`e_{ti}` is measured on training data after the fit, with the mean over all numbers as one more sample. Pixels on a
+grid are learned as they are, without noise; the last step back gives a level its probability, the integral of the Gaussian
+over one step of the grid (8), and (5) bounds a probability. A guess :math:`\hat x_0` with errors of variance :math:`e_{ti}` is
+moved to the levels that it may stand for,
 
 .. math:: \hat x_0 \leftarrow \sum_l l\, p(l \mid \hat x_0), \qquad
-    p(l \mid \hat x_0) \propto \exp\big( -(\hat x_0 - l)^2 / 2 e_t \big), \tag{9}
+    p(l \mid \hat x_0) \propto \exp\big( -(\hat x_0 - l)^2 / 2 e_{ti} \big), \tag{9}
 
-at the levels of noise where that lowers :math:`e_t`: noise that is small beside a step of the grid then costs nothing.
+where that lowers :math:`e_{ti}`: noise that is small beside a step of the grid then costs nothing.
 Columns of tables are dequantised: of few rows the exact values would be learned by heart.
 """
 
@@ -136,12 +137,13 @@ class Levels(NamedTuple):
         mean = self.weight(t) * x0 + math.sqrt(1 - beta) * (1 - before) / (1 - kept) * x
         return mean, (1 - before) / (1 - kept) * beta
 
-    def cost(self, squares: Tensor, t: int, error: float, d: int) -> Tensor:
-        """Return what level t > 0 takes from the bound, eq. 5, given squared errors of x0 (n,) and their usual size, eq. 7."""
+    def cost(self, squares: Tensor, t: int, error: Tensor) -> Tensor:
+        """Return what level t > 0 takes from the bound, eq. 5, given squared errors of x0 and their usual size, eq. 7."""
         before, share = self.before(t), self.weight(t) ** 2
         least = (1 - before) / (1 - float(self.kept[t])) * float(self.beta[t])
         variance = least + share * error
-        return 0.5 * (d * (math.log(variance / least) - 1 + least / variance) + share / variance * squares)
+        costs = torch.log(variance / least) - 1 + least / variance + share / variance * squares
+        return 0.5 * costs.flatten(1).sum(1)
 
     def jump(self, x0: Tensor, epsilon: Tensor, t: int, s: int, eta: float, z: Tensor | None) -> Tensor:
         """Return x_s of eq. 4; s = -1 is no noise at all."""
@@ -187,9 +189,9 @@ class DDPM(Density, GenerativeModel):
         Shape of one sample.
     largest_ : float
         Bound on the numbers of a scaled sample; what the network sees beyond it is cut.
-    errors_ : ndarray of shape (n_levels, 2)
-        Mean squared error of the predicted x0 on training data, at the levels that the bound is summed over, eq. 7: as
-        predicted, and moved to the grid, eq. 9.
+    errors_ : ndarray of shape (n_levels, 2, n_features)
+        Mean squared error of every number of the predicted x0 on training data, at the levels that the bound is summed over,
+        eq. 7: as predicted, and moved to the grid, eq. 9.
     history_ : list of dict
         Mean squared error of the prediction, of every epoch.
     n_iter_ : int
@@ -216,7 +218,7 @@ class DDPM(Density, GenerativeModel):
     (3, 4)
     """
 
-    _fitted = {"largest_": Number(), "errors_": Array(None, 2)}
+    _fitted = {"largest_": Number(), "errors_": Array(None, 2, "n_features_in_", low=0)}
     _training_defaults = {
         "epochs": 200,
         "learning_rate": 1e-3,
@@ -456,16 +458,15 @@ class DDPM(Density, GenerativeModel):
             x = some.inputs[0].to(like)
             z = self._scaled(x, torch.rand(x.shape, generator=_even()).to(x))
             errors = [self._measured(z, guesses) for *_, guesses in self._guesses(z)]
-        self.errors_ = np.maximum(errors, TINY)
+        self.errors_ = np.stack(errors)
 
-    def _measured(self, x0: Tensor, guesses: list[Tensor]) -> tuple[float, float]:
-        """Return the mean squared error of guesses, eq. 7, as they are and on the grid, eq. 9; without one twice the same."""
-        plain = float(_squares(x0, guesses).mean()) / x0[0].numel()
-        if x0.ndim != 4 or plain < TINY:
-            return plain, plain
-        return plain, float(_squares(x0, self._nearby(guesses, plain)).mean()) / x0[0].numel()
+    def _measured(self, x0: Tensor, guesses: list[Tensor]) -> np.ndarray:
+        """Return the squared errors of guesses, eq. 7, as they are and on the grid, eq. 9; without one twice the same."""
+        plain = _usual(x0, guesses)
+        moved = plain if x0.ndim != 4 else _usual(x0, self._nearby(guesses, plain))
+        return torch.stack([plain, moved]).flatten(1).double().numpy(force=True)
 
-    def _nearby(self, guesses: list[Tensor], error: float) -> list[Tensor]:
+    def _nearby(self, guesses: list[Tensor], error: Tensor) -> list[Tensor]:
         """Return guesses moved towards the grid, eq. 9."""
         return [self._scaling.nearby(guess, error) for guess in guesses]
 
@@ -480,17 +481,19 @@ class DDPM(Density, GenerativeModel):
 
     def _bound(self, x0: Tensor) -> Tensor:
         """Return eq. 5 for scaled samples; a term in the middle of some levels stands for all of them."""
-        last, d = float(self._levels.kept[-1]), x0[0].numel()
+        last = float(self._levels.kept[-1])
         total = -0.5 * (last * x0.square() - last - math.log(1 - last)).flatten(1).sum(1)
         cells = self._scaling.cells(x0) if x0.ndim == 4 else (x0, x0, torch.zeros_like(x0))
-        for (t, count, guesses), (plain, moved) in zip(self._guesses(x0), self.errors_.tolist()):
-            error = min(plain, moved)
-            if moved < plain:
-                guesses = self._nearby(guesses, plain)
+        errors = torch.tensor(self.errors_).to(x0).reshape(-1, 2, *x0.shape[1:])
+        for (t, count, guesses), (plain, moved) in zip(self._guesses(x0), errors):
+            if (moved < plain).any():
+                pairs = zip(guesses, self._nearby(guesses, plain))
+                guesses = [torch.where(moved < plain, near, guess) for guess, near in pairs]
+            error = torch.minimum(plain, moved)
             if t:
-                total = total - count * self._levels.cost(_squares(x0, guesses), t, error, d)
+                total = total - count * self._levels.cost(_squares(x0, guesses), t, error)
             else:
-                logs = [log_cell(x0, guess, math.sqrt(error), *cells) for guess in guesses]
+                logs = [log_cell(x0, guess, error.sqrt(), *cells) for guess in guesses]
                 total = total + torch.stack(logs).mean(0).flatten(1).sum(1)
         return total
 
@@ -499,13 +502,16 @@ class DDPM(Density, GenerativeModel):
         return self._scaling.bits(np.asarray(self._log_prob(self._query(X))), self.n_features_in_)
 
 
-def log_cell(x0: Tensor, mean: Tensor, deviation: float, begin: Tensor, end: Tensor, width: Tensor) -> Tensor:
+def log_cell(
+    x0: Tensor, mean: Tensor, deviation: Tensor, begin: Tensor, end: Tensor, width: Tensor
+) -> Tensor:
     """Return log-densities of numbers that are normal, but even within cells of a width, eq. 8; or simply normal without one."""
+    deviation = deviation.double()
     a, b = ((edge - mean).double() / deviation for edge in (begin, end))
     a, b = torch.where(a > 0, -b, a), torch.where(a > 0, -a, b)  # the tail where nothing cancels
     lower, upper = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
     inside = upper + torch.log(-torch.expm1(lower - upper)) - width.double().log()  # NaN without a width
-    point = -0.5 * ((x0 - mean).double() / deviation).square() - math.log(deviation * math.sqrt(2 * math.pi))
+    point = -0.5 * ((x0 - mean).double() / deviation).square() - torch.log(deviation * math.sqrt(2 * math.pi))
     return torch.where(width > 0, inside, point).to(x0.dtype)
 
 
@@ -516,8 +522,14 @@ def _levels(schedule: str, n: int) -> Levels:
 
 
 def _squares(x0: Tensor, guesses: list[Tensor]) -> Tensor:
-    """Return the squared errors of samples (n,), mean over the guesses."""
-    return torch.stack([(x0 - guess).square().flatten(1).sum(1) for guess in guesses]).mean(0)
+    """Return the squared errors of every number of every sample, mean over the guesses."""
+    return torch.stack([(x0 - guess).square() for guess in guesses]).mean(0)
+
+
+def _usual(x0: Tensor, guesses: list[Tensor]) -> Tensor:
+    """Return the mean squared error of every number, eq. 7."""
+    squares = _squares(x0, guesses).double()
+    return ((squares.sum(0) + squares.mean()) / (len(squares) + 1)).clamp_min(TINY)
 
 
 def _draws(d: int) -> int:

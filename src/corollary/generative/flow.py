@@ -30,7 +30,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from corollary import errors
 from corollary.base import Data, Transformer
 from corollary.engine.batches import Batch
 from corollary.engine.training import Training
@@ -48,7 +47,7 @@ from corollary.nn.flows import (
     Squeeze,
 )
 from corollary.nn.mlp import MLP
-from corollary.validation import as_given
+from corollary.validation import as_given, check_sizes
 
 __all__ = ["Flow", "FlowModule", "MultiScale", "log_standard_normal"]
 
@@ -249,12 +248,18 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
         layers = self._image_layers() if len(self.sample_shape_) == 3 else Chain(self._row_layers())
         return FlowModule(layers, self.n_classes_).to(getattr(torch, self.dtype_))
 
+    def _hidden(self) -> tuple[int, ...]:
+        sizes = tuple(self.hidden_layer_sizes)
+        images = len(self.sample_shape_) == 3 and self.kind == "coupling"
+        check_sizes(self, sizes, least=1 if images else 0)
+        return tuple(int(width) for width in sizes)
+
     def _sizes(self) -> tuple[int, tuple[int, ...]]:
         """Return the number of layers and the hidden widths, by numbers of samples and coordinates where not given."""
         images = len(self.sample_shape_) == 3 and self.kind == "coupling"
         n_layers = self.n_layers or (4 if images or self.n_features_in_ > 16 else 6)
         if self.hidden_layer_sizes is not None:
-            return n_layers, tuple(int(width) for width in self.hidden_layer_sizes)
+            return n_layers, self._hidden()
         if images:
             return n_layers, (32 if self.n_samples_ < 20_000 else 64,)
         width = 64 if self.n_samples_ < 2_000 else 128 if self.n_samples_ < 20_000 else 256
@@ -342,11 +347,7 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     def inverse_transform(self, Z, y=None):
         """Return the samples that points (n, d) of the base space stand for; not on a grid, so that nothing is lost."""
         check_is_fitted(self)
-        Z = np.asarray(Z)
-        if Z.ndim != 2 or Z.shape[1] != self.n_features_in_:
-            raise errors.value(
-                "Flow", f"points must have shape (n, {self.n_features_in_})", f"shape {Z.shape}"
-            )
+        Z = self._points(Z, "points", self.n_features_in_)
         like = next(self.module_.parameters())
         z = torch.from_numpy(Z).to(device=like.device, dtype=like.dtype)
         with torch.inference_mode():

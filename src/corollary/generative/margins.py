@@ -51,7 +51,8 @@ class Margins(NamedTuple):
         below = np.zeros((sides + 1, X.shape[1]))
         for j in np.flatnonzero(shaped):
             levels = int(highest[j]) + 1
-            counts = np.bincount(np.rint((X[:, j] - low[j]) / step[j]).astype(int), minlength=levels)
+            places = np.rint((X[:, j] - low[j]) / step[j]).clip(0, levels - 1)
+            counts = np.bincount(places.astype(int), minlength=levels)
             below[1 : levels + 1, j] = np.cumsum(_shares(counts))
             below[levels + 1 :, j] = 1.0
         return below

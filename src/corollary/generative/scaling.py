@@ -34,6 +34,7 @@ __all__ = ["Scaling", "grid_step"]
 MARGIN = 0.05  # a: how far the logit keeps from the ends of the range
 ROWS = 20_000  # rows that are looked at for a grid
 LEVELS = 2**16  # most steps between smallest and largest value of a grid
+ROUNDING = 0.02  # of a step: how far from its level a number of a grid may lie
 NEAR = 3  # steps of a grid within which a number is looked for
 FLAT = 1e-4  # least variance of a direction that is stretched to variance 1
 
@@ -55,7 +56,19 @@ def grid_step(values: np.ndarray) -> float:
     if len(distinct) == np.size(values) or extent > LEVELS * step:
         return 0.0
     multiples = (distinct - distinct[0]) / step
-    return step if np.abs(multiples - np.round(multiples)).max() < 0.02 else 0.0
+    return step if np.abs(multiples - np.round(multiples)).max() < ROUNDING else 0.0
+
+
+def _spread(X: np.ndarray, n: int) -> np.ndarray:
+    """Return at most n rows, spread over all: data sorted by kind may begin with few levels."""
+    return X[:: -(-len(X) // n)]
+
+
+def _ends(least: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the darkest and the brightest level in [0, 1] of pixels on a grid, or 0 and 1, from the least value seen."""
+    safe = np.where(step > 0, step, 1.0)
+    low = np.where(step > 0, least - np.floor(least / safe + ROUNDING) * safe, 0.0)
+    return low, np.where(step > 0, low + np.floor((1 - low) / safe + ROUNDING) * safe, 1.0)
 
 
 class Scaling(NamedTuple):
@@ -80,12 +93,12 @@ class Scaling(NamedTuple):
         """Return the scaling for rows (n, d), feature by feature, or images (n, c, h, w) in [0, 1], all pixels alike."""
         images = X.ndim > 2
         flat = X.reshape(-1, 1) if images else X
-        seen = flat[:ROWS] if not images else X[: max(1, ROWS // X[0].size)].reshape(-1, 1)
+        seen = _spread(X, max(1, ROWS // X[0].size)).reshape(-1, 1) if images else _spread(X, ROWS)
         step = np.array([grid_step(column) for column in seen.T]) if dequantise else np.zeros(flat.shape[1])
         low = flat.min(axis=0).astype(np.float64)
         high = flat.max(axis=0).astype(np.float64)
         if images:
-            low, high = np.minimum(low, 0.0), np.maximum(high, 1.0)
+            low, high = _ends(low, step)
         if kind == "shaped":
             grid = step[0] > 0 and round((high[0] - low[0]) / step[0]) < MOST
             return (
@@ -106,7 +119,7 @@ class Scaling(NamedTuple):
             return cls(kind, *parts)
         shaped = cls(kind, *parts, len(flat), Margins.count(flat, step, low, high))
         noise = torch.from_numpy(np.random.default_rng(0).random(flat.shape))
-        root, log_det = _whitening(shaped.forward(torch.from_numpy(flat).double(), noise)[0].numpy())
+        root, log_det = _whitening(shaped.forward(torch.tensor(flat, dtype=torch.float64), noise)[0].numpy())
         return shaped._replace(root=root, root_log_det=log_det)
 
     @classmethod
@@ -165,8 +178,15 @@ class Scaling(NamedTuple):
             x = torch.where(margins.shaped.reshape(z.shape[1:]), shaped, x)
         if not on_grid:
             return x
-        rounded = low + torch.floor((x - low) / step.clamp_min(1e-30)) * step
-        return torch.where(step > 0, rounded, x)
+        level = torch.floor((x - low) / step.clamp_min(1e-30))
+        if step.ndim == 3:  # pixels have no levels beyond black and white
+            level = level.clamp_min(0).minimum(self._last(step, low))
+        return torch.where(step > 0, low + level * step, x)
+
+    @staticmethod
+    def _last(step: Tensor, low: Tensor) -> Tensor:
+        """Return the number of the brightest level of pixels, counted from 0."""
+        return torch.floor((1 - low) / torch.where(step > 0, step, 1.0) + ROUNDING)
 
     def cells(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return begin, end and width of the step of the grid that shifted and scaled pixels lie in; width 0 is no grid.
@@ -176,11 +196,11 @@ class Scaling(NamedTuple):
         step, low, shift, scale = self.tensors(z)
         level = torch.floor((z * scale + shift - low) / torch.where(step > 0, step, 1.0))
         begin = torch.where(step > 0, (low + level * step - shift) / scale, z)
-        last, end = torch.round((1 - low) / torch.where(step > 0, step, 1.0)), begin + step / scale
+        last, end = self._last(step, low), begin + step / scale
         begin = torch.where((step > 0) & (level <= 0), -math.inf, begin)
         return begin, torch.where((step > 0) & (level >= last), math.inf, end), step / scale
 
-    def nearby(self, z: Tensor, variance: float) -> Tensor:
+    def nearby(self, z: Tensor, variance: Tensor) -> Tensor:
         """Return the expected middle of the step of the grid that pixels z, with normal errors of a variance, stand for.
 
         The levels count as equally probable; those more than ``NEAR`` steps away are left out.
@@ -189,7 +209,7 @@ class Scaling(NamedTuple):
         safe = torch.where(step > 0, step, 1.0)
         level = torch.floor((z * scale + shift - low) / safe)
         mean, total = torch.zeros_like(z), torch.zeros_like(z)
-        last = torch.round((1 - low) / safe)
+        last = self._last(step, low)
         level = level.clamp_min(0).minimum(last)
         least = (z - (low + (level + 0.5) * safe - shift) / scale).square()
         for offset in range(-NEAR, NEAR + 1):

@@ -38,6 +38,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from corollary.base import Data, Density, Transformer, as_tensor
@@ -53,6 +54,7 @@ from corollary.generative.pixelcnn import levels_in, logistic_mixture
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
 from corollary.shapes import Count, Maybe, Text
+from corollary.validation import check_sizes
 
 __all__ = ["VAE", "elbo", "gaussian_kl"]
 
@@ -291,6 +293,7 @@ class VAE(Transformer, Density, GenerativeModel):
 
     def _module(self) -> VAEModule:
         d, k, hidden = self.n_features_in_, self.latent, tuple(self.hidden_layer_sizes)
+        check_sizes(self, hidden)
         shape = tuple(self.sample_shape_)
         if len(shape) == 3:
             sizes = image_sizes(shape, self.width, None)
@@ -353,9 +356,8 @@ class VAE(Transformer, Density, GenerativeModel):
 
     def inverse_transform(self, Z):
         """Return the mean of the data that each code decodes to: (n, latent) -> (n, n_features), or images."""
-        Z = np.asarray(Z)
-        if Z.ndim != 2 or Z.shape[1] != self.latent:
-            raise value("VAE", f"codes must have shape (n, {self.latent})", f"shape {Z.shape}")
+        check_is_fitted(self)
+        Z = self._points(Z, "codes", self.latent)
         return self._forward(Z, self.module_.mean).reshape(-1, *self.sample_shape_)
 
     def reconstruct(self, X):

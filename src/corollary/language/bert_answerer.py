@@ -24,7 +24,7 @@ from corollary.engine.ragged import RaggedBatches
 from corollary.errors import kind, value
 from corollary.language.bert_heads import BaseHead
 from corollary.losses import cross_entropy
-from corollary.roles import given_target
+from corollary.roles.targets import given_target
 
 __all__ = ["BERTAnswerer"]
 

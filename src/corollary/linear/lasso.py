@@ -16,9 +16,11 @@ For the residual :math:`r`, :math:`g = X^\top r / n` and :math:`s = \min\{1, \la
 
 and a feature with :math:`|s g_j| + \lVert x_j \rVert \sqrt{2\,\text{gap} / n} < \lambda` is zero in every solution (4). Descent
 works on a set of promising features whose Gram matrix is at hand; the rest is looked at once a
-round, and only what (4) has not ruled out. A path looks so often that it keeps :math:`X^\top X_A / n` for the
-features :math:`A` of the set, taken in a batch at a time: then :math:`g = c - (X^\top X_A / n)\, w_A` (5) needs no pass
-over the data.
+round, and only what (4) has not ruled out. Where features are nearly sums of others, sweeps of (2) creep; the weights that are
+not zero then jump to the minimum of (1) for their signs, as far as (1) falls on the way there.
+
+A path looks so often that it keeps :math:`X^\top X_A / n` for the features :math:`A` of the set, taken in a batch at a time:
+then :math:`g = c - (X^\top X_A / n)\, w_A` (5) needs no pass over the data.
 
 With an intercept, :math:`X` and :math:`y` in (1) are centred. The data are read as they lie all the same: for a residual that
 sums to zero :math:`(X - 1 m^\top)^\top r = X^\top r` (6), so only the features of the working set are centred, in their copy.
@@ -80,7 +82,7 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
     tol : float
         Largest duality gap, relative to the mean square of y.
     max_iter : int
-        Most rounds for each penalty.
+        Most rounds for each penalty; a penalty whose gap stays above ``tol`` is warned of.
 
     Returns
     -------
@@ -111,7 +113,16 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, tol=1e-4, max_iter=
     coefs, gaps = np.empty((X.shape[1], len(alphas))), np.empty(len(alphas))
     for i, alpha in enumerate(alphas):
         coefs[:, i], gaps[i] = solver.solve(float(alpha)), solver.gap
+    _warn_of_gaps(gaps, solver.target)
     return alphas, coefs, gaps
+
+
+def _warn_of_gaps(gaps: np.ndarray, target: float) -> None:
+    """Warn of penalties whose gap, eq. 3, is not what was asked for."""
+    if count := int((gaps > target).sum()):
+        must = f"lasso_path: {count} of {len(gaps)} penalties did not converge to a gap of {target:.3g}; got {gaps.max():.3g}. "
+        do = "Raise tol or max_iter, leave out the smallest penalties, or drop columns that are nearly sums of others."
+        warnings.warn(must + do, ConvergenceWarning, stacklevel=3)
 
 
 def _path_solver(X: np.ndarray, y: np.ndarray, tol: float, max_iter: int) -> WorkingSet:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
+from scipy.linalg.lapack import dposv
 
 from corollary.engine.learner import Iteration, Metrics
 from corollary.linalg import Rows
@@ -31,7 +32,13 @@ __all__ = [
 OFFSET = {4: 10.0, 8: 1e4}  # means over spreads from which on a centred copy is made, by bytes of a number
 BATCH = 16  # features that a path takes in together
 GROWTH = 64  # features that join the working set at least, if as many are promising
-SWEEPS = 10_000  # over the working set in one round
+SWEEPS = 100  # over the working set, before the first jump
+BETWEEN = 10  # sweeps at least between jumps
+JUMPS = 200  # in one round
+STALE = 10  # times that sweeps and jumps may leave the gap as it is
+RIDGE = 1e-13  # of the diagonal: more features than samples
+TINY = 1e-300
+SINGLE = 6e-8  # rounding of float32
 INNER = 0.3  # share of the tolerance that the working set must reach before the rest is looked at
 
 
@@ -88,6 +95,51 @@ def _descend(G, c, w, y2, level, target, max_sweeps):
             if gap <= target:
                 break
     return gap
+
+
+def descend(G, c, w, y2, level, target):
+    """Sweep, and jump whenever sweeps alone are slow, until the working set's gap is below ``target``; return the gap."""
+    gap = _descend(G, c, w, y2, level, target, SWEEPS)
+    best, stale, jumps, last = gap, 0, 0, 1
+    while gap > target and jumps < JUMPS and stale < STALE:
+        work = last * np.count_nonzero(w) ** 2 // len(w)  # sweeps that take as long as the last jumps
+        gap = _descend(G, c, w, y2, level, target, max(BETWEEN, work))
+        best, stale = (gap, 0) if gap < 0.9 * best else (best, stale + 1)
+        last = 0
+        while gap > target and last < JUMPS:
+            last += 1
+            if not _jump(G, c, w, level):
+                break
+        jumps += last
+    return gap if gap <= target else _descend(G, c, w, y2, level, target, BETWEEN)
+
+
+def _jump(G, c, w, level):
+    """Move the weights that are not zero towards the minimum of (1) for their signs, to the least (1) on the way.
+
+    On the line (1) is a parabola between the points where weights change their sign, and its slope grows there. Returns whether
+    it ended at such a point: then that weight is zero, and the others may go on.
+    """
+    used = np.flatnonzero(w)
+    A, x = G[np.ix_(used, used)], w[used]
+    slope = A @ x - c[used] + level * np.sign(x)
+    _, step, failed = dposv(A + np.diag(RIDGE * A.diagonal()), -slope) if len(used) else (A, x, True)
+    if failed:  # the ridge is lost in rounding
+        return False
+    curve = max(step @ A @ step, TINY)  # none where features outnumber the samples
+    turning = np.flatnonzero(x * step < 0)
+    turning = turning[np.argsort(-x[turning] / step[turning])]
+    times = -x[turning] / step[turning]
+    slopes = slope @ step + np.concatenate([[0.0], 2 * level * np.abs(step[turning]).cumsum()])
+    k = int(np.searchsorted(slopes[:-1] + times * curve, 0.0))  # both terms grow
+    reached, last = -slopes[k] / curve, times[k - 1] if k else 0.0
+    new = x + max(reached, last) * step
+    if not np.isfinite(new).all():
+        return False
+    if k and reached <= last:
+        new[turning[k - 1]] = 0.0
+    w[used] = new
+    return bool(k) and reached <= last
 
 
 class Features:
@@ -160,6 +212,7 @@ class WorkingSet(Iteration):
         self.active = np.zeros(0, np.int64)
         self.w, self.G, self.c = np.zeros(0), np.zeros((0, 0)), np.zeros(0)
         self.level, self.gap = level, np.inf
+        self.spent = self.stuck = False  # a descent that ended before its aim; and no features to take in
         self.room, self.filled = self.y.new_empty(0, self.n), 0
         self.kept: Any = None  # features that (4) has not ruled out
         self.slopes: Any = None  # |g| of those, at the last look
@@ -176,11 +229,12 @@ class WorkingSet(Iteration):
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
         before, self.level, self.converged, rounds = self.level, level, False, 0
+        self.stuck = False
         self.inner = INNER * self.target
         if self.slopes is not None and self.kept is None:
             self._foresee(2 * level - before)
         self.kept = None
-        while not self.converged and rounds < self.max_iter:
+        while not (self.converged or self.stuck) and rounds < self.max_iter:
             self.sweep()
             rounds += 1
         return self.weights()
@@ -194,7 +248,7 @@ class WorkingSet(Iteration):
     def sweep(self) -> Metrics:
         """Descend on the working set, look at all features, and take in those that promise most."""
         if len(self.w):
-            _descend(self.G, self.c, self.w, self.y2, self.level, self.inner, SWEEPS)
+            self.spent = descend(self.G, self.c, self.w, self.y2, self.level, self.inner) > self.inner
         g, r2, yr = self._look()
         g = self.slopes = g.abs()
         steepest = float(g.max()) if len(g) else 0.0
@@ -228,6 +282,7 @@ class WorkingSet(Iteration):
         index, g = self._unknown(index, g, self.level * (1 - 1e-6))
         if not len(index):
             self.inner *= 0.1  # nothing to add: the working set itself must be more exact
+            self.stuck = self.spent
             return
         count = min(len(index), max(GROWTH, int(np.count_nonzero(self.w))))
         self._take_in(index[g.topk(count).indices].sort().values)
@@ -281,6 +336,9 @@ class Path(WorkingSet):
         self.cross = torch.empty(0, self.d)
 
     def _look(self) -> tuple[torch.Tensor, float, float]:
+        size = float(np.abs(self.w).sum() * np.linalg.norm(self.w) * self.G.diagonal().max(initial=0.0))
+        if SINGLE * size > self.target:  # what rounding to float32 may change the gap by, once weights cancel
+            return super()._look()
         g = self.first - (torch.from_numpy(self.w).float() @ self.cross).double()
         q = self.G @ self.w
         g[torch.from_numpy(self.active)] = torch.from_numpy(self.c - q)  # at the level itself: exact
@@ -360,8 +418,5 @@ class AllFeatures(FromSums):
 
     def solve(self, level: float) -> np.ndarray:
         """Return the weights for one level, from where the last one ended."""
-        for _ in range(self.max_iter):
-            self.gap = _descend(self.G, self.c, self.w, self.y2, level, self.target, SWEEPS)
-            if self.gap <= self.target:
-                break
+        self.gap = descend(self.G, self.c, self.w, self.y2, level, self.target)
         return self.w

@@ -90,10 +90,11 @@ class QRLinear(nn.Module):
     def __init__(self, d: int, n_reflections: int | None = None, context: int = 0) -> None:
         super().__init__()
         count = min(d, 32) if n_reflections is None else n_reflections
-        self.vectors = nn.Parameter(torch.randn(count - count % 2, d))  # pairs: begins near the identity
+        count -= count % 2  # pairs: begins near the identity
+        self.vectors = nn.Parameter(torch.randn(count, d), requires_grad=count > 0)
         with torch.no_grad():
             self.vectors[1::2] = self.vectors[::2] + 0.01 * torch.randn_like(self.vectors[::2])
-        self.upper = nn.Parameter(torch.zeros(d, d))
+        self.upper = nn.Parameter(torch.zeros(d, d), requires_grad=d > 1)  # one number has nothing above it
         self.log_diagonal = nn.Parameter(torch.zeros(d))
         self.shift = nn.Parameter(torch.zeros(d))
         self.context = nn.Linear(context, d, bias=False) if context else None

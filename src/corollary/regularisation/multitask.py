@@ -33,7 +33,7 @@ from corollary.networks.modules import reads_integers
 from corollary.networks.net import BaseNet
 from corollary.regularisation.multitask_network import Tasks, Trunk, features
 from corollary.regularisation.multitask_targets import ALONE, TargetTable, as_table, kind_of, plain, present
-from corollary.roles import given_target
+from corollary.roles.targets import given_target
 from corollary.shapes import Array, Count, Labels, List, Maybe, Text
 from corollary.validation import as_given, finite, to_numpy
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from time import monotonic
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -33,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from corollary.base import Data, as_tensor, check_count
+from corollary.engine.clock import now
 from corollary.engine.interrupts import time_left
 from corollary.engine.run import current
 from corollary.engine.training import Training
@@ -118,7 +118,7 @@ def fit_scores(
         return total, np.concatenate([(strength * (turned @ error) + W).ravel(), strength * error.sum(0)])
 
     def stop(_: np.ndarray) -> None:
-        if monotonic() > until:
+        if now() > until:
             raise StopIteration
 
     options = {"maxiter": steps, "gtol": 1e-4 * strength, "ftol": 1e-8}
@@ -152,7 +152,7 @@ def cross_fitted(
             scores[held] = V[held] @ W + b
         cost, beta = tempered(scores, Y, weight, several)
         found.append((cost, scores, beta, strength))
-        if monotonic() > until:
+        if now() > until:
             break
     return min(found, key=lambda each: each[0])[1:]
 
@@ -251,7 +251,7 @@ class ScoresPhrases:
         Y = np.eye(k)[data.y] if data.y.ndim == 1 else data.y
         weight = self._weights(data)  # type: ignore[attr-defined]
         weight = np.ones(len(Y)) if weight is None else weight
-        begin, limit, several = monotonic(), _seconds(), bool(getattr(self, "multilabel_", False))
+        begin, limit, several = now(), _seconds(), bool(getattr(self, "multilabel_", False))
         fold = folds_of(data.X)
         scores, beta, strength = cross_fitted(V, Y, weight, fold, begin + 0.5 * limit, several)
         W, b = fit_scores(V, Y, weight, strength, begin + 0.7 * limit, several)

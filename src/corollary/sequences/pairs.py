@@ -19,7 +19,7 @@ from corollary.engine.run import current
 from corollary.errors import value
 from corollary.gradient import GradientTrained
 from corollary.losses import CrossEntropy
-from corollary.roles import given_target
+from corollary.roles.targets import given_target
 from corollary.sequences import words
 from corollary.sequences.common import in_batches
 from corollary.shapes import Count, List, Text

@@ -173,7 +173,7 @@ class Surface:
         """Return the mean loss over some rows; ``params`` take the place of the model's own, by name."""
         try:
             loss = self._compared(x, y, params)
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             must = f"the model must take inputs of shape {tuple(x.shape[1:])}, and the loss its outputs and the targets"
             got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             raise errors.value("Surface", must, got.rstrip(".")) from error
@@ -184,7 +184,11 @@ class Surface:
 
     def _compared(self, x: Tensor, y: Tensor, params: dict[str, Tensor] | None) -> Tensor:
         output = self.module(x) if params is None else torch.func.functional_call(self.module, params, (x,))
-        if y.is_floating_point() and output.ndim == y.ndim + 1 and output.shape[-1] == 1:
+        if not isinstance(output, Tensor):
+            if self.loss in LOSSES.values():
+                kind = type(output).__name__
+                raise TypeError(f"outputs that are a {kind}, which only a loss of your own can take")
+        elif y.is_floating_point() and output.ndim == y.ndim + 1 and output.shape[-1] == 1:
             output = output.squeeze(-1)  # a column against a vector would be compared all with all
         return self.loss(output, y).mean()
 

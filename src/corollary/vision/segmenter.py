@@ -23,7 +23,7 @@ from corollary.errors import kind, value
 from corollary.export import Classes
 from corollary.gradient import known_codes
 from corollary.losses import CrossEntropy
-from corollary.roles import class_weights, given_target
+from corollary.roles.targets import class_weights, given_target
 from corollary.shapes import Labels
 from corollary.validation import as_given
 from corollary.vision.classifier import BaseImageEstimator

@@ -1,38 +1,31 @@
-"""Base classes of all estimators trained by gradient descent: classifiers, regressors, taggers.
-
-A subclass stores ``training`` and ``random_state``, builds ``_module()`` from fitted sizes, and returns
-``self._descend(objective, batches)`` from ``_learner``. Classifiers, regressors and taggers get weights, soft targets and
-losses from the three classes at the end, so that every one of them takes the same.
-"""
+"""The base class of all estimators trained by gradient descent: the training plan, the learner, and further data."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
-from corollary.base import Classifier, Data, Estimator, Regressor, Tagger, as_tensor, check_count
-from corollary.data.multilabel import indicators
+from corollary.base import Data, Estimator, as_tensor, check_count
 from corollary.data.sources import Source
 from corollary.engine.budget import Budget
 from corollary.engine.loop import EarlyStopping
 from corollary.engine.run import current
 from corollary.engine.training import Training
-from corollary.shapes import Array, Count, Flag, Maybe, Module
+from corollary.gradient.exporting import Exportable
+from corollary.shapes import Flag, Maybe, Module
 from corollary.tuning import Tunable
-from corollary.validation import check_target
 
-__all__ = ["GradientClassifier", "GradientRegressor", "GradientTagger", "GradientTrained"]
+__all__ = ["GradientTrained"]
+
 
 ENOUGH = 500  # rows from which on a tenth is held out for early stopping
 
 
-class GradientTrained(Tunable, Estimator):
+class GradientTrained(Exportable, Tunable, Estimator):
     """Base of all estimators trained by gradient descent, with a parameter ``training``.
 
     One that makes its batches with ``corollary.engine.sources.batches_of`` says ``_reads_sources = True``.
@@ -319,61 +312,6 @@ class GradientTrained(Tunable, Estimator):
     def _by_blocks(self, hook: Any, X: Any) -> Any:
         return hook(X)  # `_forward` reads sources in chunks itself
 
-    # --- as an ONNX graph --------------------------------------------------------------------------------
-
-    def to_onnx(self, path: Any) -> Any:
-        """Write the fitted model as an ONNX file with the outputs of ``predict`` and ``predict_proba``.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-
-        Returns
-        -------
-        path
-
-        Notes
-        -----
-        Numbers are float32, whatever the data were, and there may be any number of samples, steps, nodes or edges; padded
-        sequences, sets and texts come with their ``lengths``, several graphs with their ``sizes``. A classifier's outputs
-        are ``probabilities`` and ``label``, a number into the list ``classes`` of the metadata; a regressor's is
-        ``prediction``, in the units of the targets. Texts are given as ``tokens``. Needs the package onnx.
-        """
-        from sklearn.utils.validation import check_is_fitted
-
-        from corollary.export import Program, write_onnx
-
-        check_is_fitted(self)
-        plain = type(self)._graph_inputs is GradientTrained._graph_inputs and self.input != "table"
-        if plain or type(self)._graph is GradientTrained._graph:
-            must = "to_onnx needs a model that answers by one pass of its network"
-            do = "Use save and corollary.load, or torch.export on module_."
-            raise errors.value(type(self).__name__, must, f"{type(self).__name__}, which does not", do)
-        model = copy.copy(self)
-        model.module_ = copy.deepcopy(self.module_).cpu().float()
-        call, finish, notes = model._graph()
-        inputs, free = model._graph_inputs()
-        program = Program(
-            lambda *given: finish(call(*given)), inputs, free, finish.names, notes, self.input == "graph"
-        )
-        return write_onnx(program, path, type(self).__name__, model.module_, finish)
-
-    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Return what ``to_onnx`` exports: the forward call, the module that turns its output into named ones, and metadata."""
-        raise NotImplementedError
-
-    def _graph_call(self) -> Any:
-        """Return the forward call of the exported graph: preprocessing, then the network."""
-        return self.module_
-
-    def _graph_inputs(self) -> tuple[dict[str, Any], dict[str, dict[int, str]]]:
-        """Return example inputs of the exported graph by name, and its dynamic axes."""
-        import torch
-
-        like = next(self.module_.parameters())
-        return {"X": torch.zeros(2, self.n_features_in_, dtype=like.dtype)}, {"X": {0: "n"}}
-
 
 def _continued(before: list[dict[str, float]], rows: list[dict[str, float]]) -> list[dict[str, float]]:
     """Return the histories of two fits as one; steps and seconds go on counting."""
@@ -407,197 +345,3 @@ def _hold_out(batches: Any, fraction: float, seed: int, owner: str) -> tuple[Any
         stratify = target.cpu().numpy() if int(target.bincount().min()) >= 2 else None
     kept, held = train_test_split(np.arange(n), test_size=fraction, random_state=seed, stratify=stratify)
     return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(held))
-
-
-def known_codes(model: Any, labels: np.ndarray) -> np.ndarray:
-    """Return labels as indices into ``classes_``; raise if one is not among them."""
-    classes = model.classes_
-    codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
-    strange = classes[codes] != labels
-    if np.any(strange):
-        must = f"labels must be among those of the first fit ({len(classes)} classes)"
-        raise errors.value(type(model).__name__, must, repr(np.asarray(labels)[strange].tolist()[0]))
-    return codes
-
-
-# --- classes, numbers, labels of parts -------------------------------------------------------------------
-
-
-class GradientClassifier(Classifier, GradientTrained):
-    """A classifier whose criterion is the cross-entropy: weighted samples and classes, hard or soft targets."""
-
-    _soft_targets = True
-
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
-        """Train on X with labels y (n,), or probabilities y (n, n_classes), optionally weighted.
-
-        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
-        """
-        return self._fit(X, y, sample_weight, validation=validation)
-
-    def predict_proba(self, X, *, dropout_samples=None):
-        """Return the probability of each class, in the order of ``classes_``.
-
-        With ``dropout_samples`` it is the mean over so many passes with active dropout (Monte-Carlo dropout).
-        """
-        if dropout_samples is None:
-            return super().predict_proba(X)
-        check_is_fitted(self)
-        return self._sampled(dropout_samples, lambda: Classifier.predict_proba(self, X)).mean(0)
-
-    def _known_y(self, X: Any, y: Any) -> Any:
-        if getattr(self, "multilabel_", False):
-            return indicators(y, self.classes_, type(self).__name__)
-        y = check_target(self, X, y, multi_output=True)
-        if y.ndim == 2 and y.shape[1] > 1:
-            if len(self.classes_) != y.shape[1]:
-                must = f"y must have {len(self.classes_)} columns"
-                raise errors.value(type(self).__name__, must, y.shape[1])
-            return self._check_probabilities(y)
-        return known_codes(self, y.reshape(-1))
-
-    def _supervision(self, data: Data) -> tuple[Any, Any]:
-        """Return targets, encoded as classes or probabilities, and sample weights, as tensors."""
-        target = as_tensor(data.y)
-        if target.is_floating_point():
-            target = as_tensor(data.y.astype(getattr(self, "dtype_", "float32")))
-        return target, self._as_weight(self._weights(data))
-
-    def _criterion(self, axis: int = 1) -> Any:
-        from corollary.losses import CrossEntropy, LabelwiseCrossEntropy
-
-        if getattr(self, "multilabel_", False):
-            return LabelwiseCrossEntropy(len(self.classes_))
-        return CrossEntropy(len(self.classes_), axis)
-
-    def _chances(self, logits: Any) -> Any:
-        """Return probabilities from logits (n, n_classes): softmax over the classes, or sigmoid of each of several labels."""
-        return logits.sigmoid() if getattr(self, "multilabel_", False) else logits.softmax(1)
-
-    def _differentiable(self) -> tuple[Any, Any]:
-        """Return the map from a tensor of checked inputs to logits, and a tensor of the type and device it takes.
-
-        Sets and sequences come as (n, size, d), all of one size, so that nothing is padded.
-        """
-        import torch
-
-        call, like = self._graph_call(), next(self.module_.parameters())
-        if self.input in ("table", "image"):
-            return call, like
-        if self.input not in ("set", "sequence"):
-            must = "only tables, images, sets and sequences of real numbers have a gradient to follow"
-            raise errors.value(type(self).__name__, must, f"a model of kind {self.input!r}")
-        return lambda x: call(x, torch.full((len(x),), x.shape[1])), like
-
-    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        from corollary.export import Classes, Several
-
-        finish = Several() if getattr(self, "multilabel_", False) else Classes()
-        return self._graph_call(), finish, {"classes": self.classes_.tolist()}
-
-
-class GradientTagger(Tagger, GradientTrained):
-    """A tagger whose criterion is the cross-entropy of every part, weighted by its sequence and its class."""
-
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
-        """Train on X with one list of labels y for each, optionally weighted.
-
-        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
-        """
-        return self._fit(X, y, sample_weight, validation=validation)
-
-    def _known_y(self, X: Any, y: Any) -> list[np.ndarray]:
-        return [known_codes(self, labels) for labels in self._labels(X, y)]
-
-    def _supervision(self, data: Data, codes: list[np.ndarray] | None = None) -> tuple[Any, Any]:
-        """Return the classes of the parts, and their weights; both ragged, so that padding weighs nothing."""
-        from corollary.engine.ragged import Ragged
-
-        codes = data.y if codes is None else codes
-        weights = self._weights(codes, data.sample_weight)
-        return Ragged.of(codes), Ragged.of([w.astype(getattr(self, "dtype_", "float32")) for w in weights])
-
-    def _criterion(self) -> Any:
-        from corollary.losses import CrossEntropy
-
-        return CrossEntropy(len(self.classes_), axis=-1)
-
-    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        from corollary.export import Classes
-
-        return self._graph_call(), Classes(-1), {"classes": np.asarray(self.classes_).tolist()}
-
-
-class GradientRegressor(Regressor, GradientTrained):
-    """A regressor with a choice of loss; targets are standardised while training, except where they are counts.
-
-    A subclass has ``loss`` and ``quantile`` among its parameters.
-    """
-
-    _fitted = {
-        "n_outputs_": Count(1),
-        "target_ndim_": Count(1, 3),
-        "target_mean_": Array("n_outputs_"),
-        "target_scale_": Array("n_outputs_"),
-    }
-
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
-        """Train on X with targets y (n,), or (n, k) where the model takes several, optionally weighted.
-
-        ``validation`` is a tuple (X, y) on which the loss is measured after every epoch.
-        """
-        return self._fit(X, y, sample_weight, validation=validation)
-
-    def predict(self, X, *, dropout_samples=None, return_std=False):
-        """Return the predicted targets.
-
-        With ``dropout_samples`` they are the mean over so many passes with active dropout (Monte-Carlo dropout), and
-        ``return_std`` adds their standard deviation.
-        """
-        if dropout_samples is None:
-            return super().predict(X)
-        check_is_fitted(self)
-        found = self._sampled(dropout_samples, lambda: Regressor.predict(self, X))
-        return (found.mean(0), found.std(0)) if return_std else found.mean(0)
-
-    def _criterion(self) -> Any:
-        from corollary.losses import regression
-
-        options = {"level": self.quantile} if self.loss == "quantile" else {}
-        return regression(self.loss, type(self).__name__, **options)
-
-    def _supervision(self, data: Data) -> tuple[Any, Any]:
-        """Return standardised targets (n, n_outputs), and the weights, as tensors."""
-        y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
-        if y.shape[1] != self.n_outputs_:
-            raise errors.value(type(self).__name__, f"y must have {self.n_outputs_} columns", y.shape[1])
-        scaled = ((y - self.target_mean_) / self.target_scale_).astype(getattr(self, "dtype_", "float32"))
-        return as_tensor(scaled), self._as_weight(data.sample_weight)
-
-    def _measure_targets(self, data: Data) -> None:
-        """Keep shape, mean and standard deviation of the training targets."""
-        y = np.asarray(data.y, dtype=np.float64).reshape(len(data.y), -1)
-        self.target_ndim_, self.n_outputs_ = data.y.ndim, y.shape[1]
-        if self.loss == "poisson":
-            if y.min() < 0:
-                must, do = "loss='poisson' needs targets that are not negative", "Use loss='squared'."
-                raise errors.value(type(self).__name__, must, f"minimum {y.min():g}", do)
-            self.target_mean_, self.target_scale_ = np.zeros(y.shape[1]), np.ones(y.shape[1])
-        else:
-            self.target_mean_ = np.average(y, axis=0, weights=data.sample_weight)
-            spread = np.sqrt(np.average((y - self.target_mean_) ** 2, axis=0, weights=data.sample_weight))
-            self.target_scale_ = np.where(spread > 0, spread, 1.0)
-
-    def _unscaled(self, output: np.ndarray) -> np.ndarray:
-        """Return outputs of the network in the units and the shape of the targets."""
-        if self.loss == "poisson":
-            output = np.exp(output)
-        y = output * self.target_scale_.astype(output.dtype) + self.target_mean_.astype(output.dtype)
-        return y[:, 0] if self.target_ndim_ == 1 else y
-
-    def _graph(self) -> tuple[Any, Any, dict[str, Any]]:
-        from corollary.export import Numbers
-
-        like = next(self.module_.parameters())
-        options = {"rates": self.loss == "poisson", "alone": self.target_ndim_ == 1}
-        return self._graph_call(), Numbers(self.target_mean_, self.target_scale_, like, **options), {}
