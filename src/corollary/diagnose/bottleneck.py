@@ -125,7 +125,8 @@ def _variational(exam: Exam) -> bool:
         return False
     device, dtype = s.place(s.net)
     with torch.no_grad(), quiet(s.net):
-        return not isinstance(s.net.eval().encode(s.train.first(8).to(device, dtype).x), Tensor)
+        code = s.net.eval().encode(s.train.first(8).to(device, dtype).x)  # type: ignore[operator]
+    return not isinstance(code, Tensor)
 
 
 def _narrow_code(exam: Exam, where: str, width: int) -> None:

@@ -25,7 +25,7 @@ def posterior_collapse(exam: Exam) -> None:
     device, dtype = s.place(s.net)
     rows = (s.train if s.train.n <= 1024 else s.train.take(np.arange(1024))).to(device, dtype)
     with torch.no_grad(), quiet(s.net):
-        code = s.net.eval().encode(rows.x)
+        code = s.net.eval().encode(rows.x)  # type: ignore[operator]
     if not isinstance(code, (tuple, list)) or len(code) < 2:
         return
     mean, log_variance = code[0].float(), code[1].float()
@@ -71,7 +71,7 @@ def mode_collapse(exam: Exam) -> None:
         return
     with torch.no_grad(), quiet(s.net):
         torch.manual_seed(0)
-        made = main_output(s.net.eval().sample(n))
+        made = main_output(s.net.eval().sample(n))  # type: ignore[operator]
     if made is None:
         return
     real = dense(s.train.x).reshape(s.train.n, -1)

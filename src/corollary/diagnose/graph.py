@@ -260,7 +260,7 @@ def _of_a_critic(exam: Exam, names: list[str]) -> bool:
     for net in (s.net.eval(), other):
         with torch.no_grad(), quiet(net):
             torch.manual_seed(0)
-            made.append(main_output(net.sample(8)))
+            made.append(main_output(net.sample(8)))  # type: ignore[operator]
     return torch.equal(*made)
 
 

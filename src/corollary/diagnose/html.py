@@ -167,8 +167,8 @@ def _details(report: Any) -> str:
     layers = layer_rows(report)
     if layers:
         heads = list(dict.fromkeys(key for row in layers for key in row))
-        rows = [[_cell(row.get(head, "")) for head in heads] for row in layers]
-        parts.append("<details open><summary>Layers</summary>" + table_html(heads, rows) + "</details>")
+        cells = [[_cell(row.get(head, "")) for head in heads] for row in layers]
+        parts.append("<details open><summary>Layers</summary>" + table_html(heads, cells) + "</details>")
     return "<h2>Details</h2>" + "".join(parts) if parts else ""
 
 

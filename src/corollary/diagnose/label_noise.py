@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from scipy.optimize import brentq
@@ -124,7 +126,7 @@ def _confident_errors(exam: Exam, base: Baselines) -> None:
     x = exam.subject.train.x
     if base.score < CLEAN and isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point():
         guesses.append(perceptron_guesses(p))
-    together = sum(guesses) / len(guesses)
+    together: Any = sum(guesses) / len(guesses)
     missed = base.labels[together.argmax(1)] != p.y
     gain = max(base.gain, (1 - missed.mean() - base.chance) / max(1e-9, 1 - base.chance))
     if gain < SURE and not (gain > LEAST and _own_errors(exam)):
@@ -179,7 +181,7 @@ def _refuted(exam: Exam, base: Baselines, share: float) -> bool:
         z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()
     if z.ndim != 2 or len(z) != s.valid.n or len(np.unique(v.rows)) < len(v.rows):
         return False
-    theirs = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
+    theirs: Any = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
     mine = z.softmax(1).numpy()[v.rows]
     wrong = [
         _errors_where_sure(theirs, base.labels[theirs.argmax(1)] != v.y),
@@ -197,7 +199,7 @@ def _net_errs_less(exam: Exam, base: Baselines, share: float) -> bool:
     if exam.subject.valid is not None:
         if not base.valid_guesses:
             return False
-        theirs = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
+        theirs: Any = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
         v = base.valid_problem
         if _errors_where_sure(theirs, base.labels[theirs.argmax(1)] != v.y) < REFUTED * share:
             return False

@@ -202,8 +202,8 @@ def _data(report: Any, finding: Any) -> Any:
     if about_targets and hasattr(y, "detach") and y.numel() > 1:
         values = y.detach().cpu().numpy().reshape(-1)
         if values.dtype.kind in "iub":
-            names, counts = np.unique(values, return_counts=True)
-            return lambda axes: _bars(axes, [str(n) for n in names], counts, "samples of each class")
+            found, counts = np.unique(values, return_counts=True)
+            return lambda axes: _bars(axes, [str(n) for n in found], counts, "samples of each class")
         return lambda axes: (
             axes.hist(values[np.isfinite(values)], 40, color=ACCENT),
             axes.set(xlabel="target", ylabel="samples"),

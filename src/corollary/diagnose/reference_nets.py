@@ -29,9 +29,8 @@ class Pooled(nn.Module):
 
     def __init__(self, channels: int, outputs: int, axes: int, words: int = 0) -> None:
         super().__init__()
-        conv, self.coarse = (
-            (nn.Conv1d, nn.AdaptiveAvgPool1d) if axes == 1 else (nn.Conv2d, nn.AdaptiveAvgPool2d)
-        )
+        conv: Any = nn.Conv1d if axes == 1 else nn.Conv2d
+        self.coarse: Any = nn.AdaptiveAvgPool1d if axes == 1 else nn.AdaptiveAvgPool2d
         self.words = nn.Embedding(words, WIDTH) if words else None
         first = WIDTH if words else channels
         layers = [conv(first, WIDTH, 5, padding=2)]

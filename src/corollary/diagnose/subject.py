@@ -127,7 +127,7 @@ class Subject:
 
     def place(self, net: nn.Module) -> tuple[Any, Any]:
         """Return the device and the real type of a module."""
-        like = next((p for p in net.parameters() if p.is_floating_point()), None)
+        like: Tensor | None = next((p for p in net.parameters() if p.is_floating_point()), None)
         if like is None:
             like = next((b for b in net.buffers() if b.is_floating_point()), None)
         return (torch.device("cpu"), None) if like is None else (like.device, like.dtype)
@@ -224,7 +224,7 @@ def redraw(net: nn.Module) -> None:
                     p.zero_()
     for part in net.modules():
         if hasattr(part, "reset_running_stats") and getattr(part, "track_running_stats", False):
-            part.reset_running_stats()
+            part.reset_running_stats()  # type: ignore[operator]
 
 
 def _some(rng: np.random.Generator, samples: Samples, most: int) -> np.ndarray:

@@ -30,7 +30,7 @@ class Trials:
         self.steps = self.lab.steps_for(SECONDS, 25, 250)
         if self.batch > 64:
             self.steps = max(25, self.steps // 2)
-        self.usual = {
+        self.usual: dict[str, Any] = {
             "optimizer": s.optimizer or "adam", "rate": s.learning_rate or GOOD, "weight_decay": s.weight_decay or 0.0,
             "momentum": s.momentum, "decoupled": s.decoupled, "batch_size": self.batch, "options": s.options,
         }  # fmt: skip
@@ -179,13 +179,13 @@ def say(
         after += f", as it is {control.loss:.3g}"
     said = f"the training loss is {room.loss:.3g}{after}" + (f" (now {known:g})" if known else "")
     rate = s.learning_rate
-    repair: dict[str, Any] = {
+    repairs: dict[str, dict[str, Any]] = {
         "learning-rate-too-large": {"learning_rate": rate / 10 if rate else GOOD},
         "learning-rate-too-small": {"learning_rate": rate * 10 if rate else GOOD},
         "weight-decay-too-large": {"weight_decay": s.weight_decay / 100 if s.weight_decay else 0.0},
         "dropout-too-large": {"dropout": 0.2},
         "batch-too-small": {"batch_size": 64},
-    }[cause]
+    }
     where = {"dropout-too-large": "dropout", "batch-too-small": "batches"}.get(cause, "optimiser")
     evidence = {
         "losses": None if run is None else run.losses,
@@ -198,5 +198,5 @@ def say(
         where=where,
         sure=min(1.0, sure + 0.05 * vote),
         evidence=evidence,
-        repair=repair,
+        repair=repairs[cause],
     )

@@ -6,6 +6,7 @@ They are looked for where the weights are now and, if it is known, where they be
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -234,7 +235,7 @@ def flat_cells(net: nn.Module, t: Trace) -> list[tuple[str, float, float]]:
     return found
 
 
-def gates(cell: nn.RNNBase, x: Tensor) -> Tensor:
+def gates(cell: Any, x: Tensor) -> Tensor:
     """Return the gates of a cell's first layer over the steps, scaled to -1 to 1."""
     first = type(cell)(cell.input_size, cell.hidden_size, bias=cell.bias, batch_first=cell.batch_first)
     own = cell.state_dict()

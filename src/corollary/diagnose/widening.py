@@ -57,7 +57,7 @@ def views(exam: Exam) -> tuple[float, float] | None:
     if wide is None:
         return None
     steps = int(min(LONGER * trials.steps, max(LEAST, SECONDS / lab._time_step(wide))))
-    options = {"steps": steps, "rate": RATE, "anneal": True, "dropout": 0.0}
+    options: dict[str, Any] = {"steps": steps, "rate": RATE, "anneal": True, "dropout": 0.0}
     a = _gain(lab.run("new, same view", _twin(exam), **options), chance)
     b = _gain(lab.run("new, wider view", wide, **options), chance)
     further = _twin(exam, min(FURTHER, max(exam.subject.train.x.shape[1:]) // 2)) if b < a + CLEAR else None
