@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 
@@ -16,26 +15,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from hypothesis import settings  # noqa: E402
-from numba.core.caching import IndexDataCacheFile  # noqa: E402
 
 # The same examples on every run, so that a change is judged by itself; HYPOTHESIS_PROFILE=search draws new ones.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-
-def save_kernel(self, key, data):
-    """Keep a compiled kernel in a file named after its signature, and enter it in the index last.
-
-    numba takes the next free number as name, and enters it first. Two processes that compile a kernel for different
-    types at once take the same number, and one is then given the code of the other.
-    """
-    name = self._data_name_pattern.replace("{number:d}", hashlib.sha256(repr(key).encode()).hexdigest()[:16])
-    self._save_data(name, data)
-    self._save_index({**self._load_index(), key: name})
-
-
-IndexDataCacheFile.save = save_kernel
 
 collect_ignore_glob = [
     "fixtures/*"

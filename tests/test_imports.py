@@ -14,6 +14,7 @@ ROOT = Path(corollary.__file__).parent
 ORDER = [
     ["__init__"],
     ["errors"],
+    ["compiled"],
     ["shapes"],
     ["catalog"],
     ["io"],

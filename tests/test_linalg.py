@@ -164,22 +164,3 @@ def test_large_matrices_have_the_triplets_of_lapack(dtype, is_sparse, monkeypatc
     room = 1e-5 if dtype == np.float32 else 1e-9  # of float32 sums; six blocks leave no more of the rest
     np.testing.assert_allclose(found.values, s[:3], rtol=room)
     np.testing.assert_allclose(np.abs(np.sum(found.rows.numpy() * Vt[:3], 1)), 1, atol=room)
-
-
-def test_kernels_that_two_test_processes_compile_at_once_are_not_exchanged(tmp_path, monkeypatch):
-    """numba's own way gives the second file the name of the first; `conftest.py` has another."""
-    from numba.core.caching import IndexDataCacheFile
-
-    one, two = (IndexDataCacheFile(str(tmp_path), "kernel", "stamp") for _ in range(2))
-    write, both = one._save_index, []
-
-    def at_once(overloads):
-        if not both:
-            both.append(two.save("float64", "of float64"))
-        write(overloads)
-
-    monkeypatch.setattr(one, "_save_index", at_once)
-    one.save("float32", "of float32")
-    assert one.load("float32") == "of float32" and two.load("float64") in (None, "of float64")
-    two.save("float64", "of float64")
-    assert one.load("float32") == "of float32" and one.load("float64") == "of float64"

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from corollary import linalg
 from corollary.base import Completer, Data, Estimator
+from corollary.compiled import njit
 from corollary.data.ratings import check_ratings
 from corollary.shapes import Array, Count, List, Number
 

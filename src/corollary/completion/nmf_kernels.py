@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from corollary.compiled import njit
 from corollary.linalg.dense import BLOCK, accumulate, accumulate_back
 from corollary.linalg.tiles import WIDE, tile
 

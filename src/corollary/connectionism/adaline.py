@@ -16,10 +16,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numba import njit
 from sklearn.utils._param_validation import Interval
 
 from corollary.base import Data, Estimator, Regressor
+from corollary.compiled import njit
 from corollary.engine.learner import Iteration, Metrics
 from corollary.errors import Diverged
 from corollary.shapes import Array, Dtype, Number

@@ -42,12 +42,13 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
+from corollary.compiled import njit
 from corollary.engine.learner import Iteration, Metrics, Once
 from corollary.engine.run import current
 from corollary.linalg.dense import dot

@@ -23,10 +23,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary.base import Data
+from corollary.compiled import njit
 from corollary.connectionism.threshold import BaseBinary
 from corollary.engine.learner import Iteration, Metrics
 from corollary.shapes import Array, Count, Index, Record

@@ -22,7 +22,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.model_selection import train_test_split
@@ -32,6 +31,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from corollary import errors
 from corollary.base import Classifier, Data, Estimator
+from corollary.compiled import njit
 from corollary.engine.learner import Iteration, Metrics
 from corollary.roles.targets import given_target
 from corollary.shapes import Array, Labels, Number

@@ -29,7 +29,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
@@ -37,6 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from corollary import errors
 from corollary.base import Data, Estimator, Memory, Transformer
+from corollary.compiled import njit
 from corollary.engine.learner import Iteration, Metrics
 from corollary.shapes import Array, Count, Flag, Number
 from corollary.validation import to_numpy

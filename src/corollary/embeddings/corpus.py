@@ -15,10 +15,10 @@ from itertools import chain, count, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from corollary import errors
+from corollary.compiled import njit
 from corollary.data.kinds import check_texts
 
 __all__ = ["Corpus", "Vocabulary", "as_tokens", "encode", "read", "window_counts"]

@@ -23,11 +23,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from corollary.base import Data
+from corollary.compiled import njit
 from corollary.embeddings.corpus import window_counts
 from corollary.embeddings.vectors import BaseEmbedding
 from corollary.engine.learner import Metrics

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from corollary.compiled import njit
 
 __all__ = ["BLOCK", "GRID", "REACH", "noise_table", "sigmoid_table", "train_texts"]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
+
+from corollary.compiled import njit
 
 __all__ = ["neighbourhood"]
 

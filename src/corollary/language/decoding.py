@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
+
+from corollary.compiled import njit
 
 __all__ = ["Compiled"]
 

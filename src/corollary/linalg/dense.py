@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from corollary.compiled import njit
 from corollary.linalg.tiles import WIDE, tile
 
 __all__ = [

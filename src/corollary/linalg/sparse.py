@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, prange
 
+from corollary.compiled import njit
 from corollary.linalg.tiles import REGISTER, gather, spread
 
 __all__ = ["SparseRows"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from scipy.linalg.lapack import dposv
 
+from corollary.compiled import njit
 from corollary.engine.learner import Iteration, Metrics
 from corollary.linalg import Rows
 from corollary.shapes import Array, Either, Index, Maybe

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from corollary.compiled import njit
 
 __all__ = ["MOST", "explain", "sweep_rows"]
 

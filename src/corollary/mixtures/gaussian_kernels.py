@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from threadpoolctl import ThreadpoolController
+
+from corollary.compiled import njit
 
 __all__ = ["Sums", "one_blas_thread", "sweep"]
 

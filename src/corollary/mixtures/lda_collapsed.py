@@ -37,7 +37,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from corollary.compiled import njit
 
 __all__ = ["add_changes", "alias_tables", "cvb0_sweep", "draw_topics", "gibbs_sweep", "soft_topics"]
 

@@ -20,7 +20,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from corollary.compiled import njit
 
 __all__ = ["bound", "e_step", "em_rows", "exp_psi", "fold_in_rows", "log_predictions", "word_sums"]
 

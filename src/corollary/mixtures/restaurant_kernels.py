@@ -23,7 +23,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from corollary.compiled import njit
 
 __all__ = ["Prior", "Tables", "place", "predictive", "seat", "split_or_merge"]
 

@@ -7,8 +7,9 @@ left, rescaled) may be empty. A node's row is written by one thread, so results 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from corollary.compiled import njit
 from corollary.nn.sparse_kernels import FAST
 
 __all__ = ["backward", "forward"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from corollary.compiled import njit
 
 __all__ = ["scan", "scan_back"]
 

@@ -8,7 +8,9 @@ by the calling thread alone, since waking the others would take longer.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from corollary.compiled import njit
 
 __all__ = ["FAST", "counting_sort", "edge_dot", "product"]
 

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
 from torch.optim import SGD, Optimizer
 from torch.optim import optimizer as torch_optimizer
+
+from corollary.compiled import njit
 
 __all__ = ["descend"]
 

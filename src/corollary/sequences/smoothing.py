@@ -27,7 +27,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from corollary.compiled import njit
 
 __all__ = [
     "Smoother",
