@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from corollary.diagnose.cost import cost
 from corollary.diagnose.samples import Samples, kept, main_output
 from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.trace import RANDOM
@@ -109,26 +110,24 @@ class Lab:
         return loss, score
 
     def steps_for(self, seconds: float, least: int = 20, most: int = 400) -> int:
-        """Return how many steps fit into some seconds."""
+        """Return how many steps fit into some seconds of a common processor, the same on every machine."""
         if math.isnan(self.cost):
-            self.cost = self._time_step()
-        return int(np.clip(seconds / max(self.cost, 1e-5), least, most))
+            self.cost = self.cost_of_step(self.subject.twin())
+        return int(np.clip(seconds / self.cost, least, most))
 
-    def _time_step(self, net: nn.Module | None = None) -> float:
-        net = self.subject.twin() if net is None else net
-        size = min(32, max(1, len(self.pool)))
+    def cost_of_step(self, net: nn.Module) -> float:
+        """Return the seconds that a step of a net takes on a common processor."""
         optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
-        batch = self._batch(np.random.default_rng(0), size)
-        times = []
+        batch = self._batch(np.random.default_rng(0), min(32, max(1, len(self.pool))))
+
+        def step() -> None:
+            optimizer.zero_grad()
+            self.subject.loss(net, batch).backward()
+            optimizer.step()
+
         net.train()
         with quiet(net):
-            for _ in range(3):
-                begin = time.process_time()  # not the clock: a busy machine must not change what is found
-                optimizer.zero_grad()
-                self.subject.loss(net, batch).backward()
-                optimizer.step()
-                times.append(time.process_time() - begin)
-        return min(times) * 1.3
+            return cost(step)
 
     def _batch(self, rng: np.random.Generator, size: int) -> Samples:
         train = self.subject.train

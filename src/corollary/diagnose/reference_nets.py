@@ -6,7 +6,6 @@ coarse places beside them, learn most of what small examples of these kinds hold
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from corollary.diagnose.cost import cost
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import IGNORED, Samples
 
 __all__ = ["net_gain"]
 
 WIDTH, STEPS, ROWS, RATE, DECAY = 32, 300, 48, 4e-3, 1e-3
-SECONDS, LEAST = 1.5, 60  # of processor time, and steps below which nothing is learned
+SECONDS, LEAST = 1.5, 60  # of a common processor, and steps below which nothing is learned
 SIDE = 4  # coarse places along each side
 
 
@@ -117,24 +117,25 @@ def _fitted(net: nn.Module, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
     """Train the net and return its answers, of numbers on their own scale."""
     mean, std = (y.mean(), y.std().clamp_min(1e-8)) if y.is_floating_point() else (0.0, 1.0)
     descent = torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY)
-    rng, begin, steps, i = torch.Generator().manual_seed(0), time.process_time(), STEPS, 0
+    rng = torch.Generator().manual_seed(0)
+
+    def step() -> None:
+        rows = torch.randint(len(x), (min(ROWS, len(x)),), generator=rng)
+        out = net(x[rows])
+        loss = (
+            F.mse_loss(out[:, 0], (y[rows] - mean) / std)
+            if y.is_floating_point()
+            else F.cross_entropy(out, y[rows])
+        )
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+
     with torch.enable_grad():
-        while i < steps:
-            if i == 10:
-                each = (time.process_time() - begin) / 10
-                steps = int(min(STEPS, max(LEAST, SECONDS / max(each, 1e-6))))
-            for group in descent.param_groups:
-                group["lr"] = RATE * min(1.0, (i + 1) / 20, 2 * (1 - i / steps) + 0.02)
-            rows = torch.randint(len(x), (min(ROWS, len(x)),), generator=rng)
-            out = net(x[rows])
-            loss = (
-                F.mse_loss(out[:, 0], (y[rows] - mean) / std)
-                if y.is_floating_point()
-                else F.cross_entropy(out, y[rows])
-            )
-            descent.zero_grad()
-            loss.backward()
-            descent.step()
-            i += 1
+        descent.param_groups[0]["lr"] = RATE / 20
+        steps = int(np.clip(SECONDS / cost(step), LEAST, STEPS))
+        for i in range(1, steps):
+            descent.param_groups[0]["lr"] = RATE * min(1.0, (i + 1) / 20, 2 * (1 - i / steps) + 0.02)
+            step()
     with torch.no_grad():
         return torch.cat([net(part) for part in v.split(512)]) * std + mean

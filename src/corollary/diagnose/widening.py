@@ -56,7 +56,7 @@ def views(exam: Exam) -> tuple[float, float] | None:
     wide = _twin(exam, REACH)
     if wide is None:
         return None
-    steps = int(min(LONGER * trials.steps, max(LEAST, SECONDS / lab._time_step(wide))))
+    steps = int(min(LONGER * trials.steps, max(LEAST, SECONDS / lab.cost_of_step(wide))))
     options: dict[str, Any] = {"steps": steps, "rate": RATE, "anneal": True, "dropout": 0.0}
     a = _gain(lab.run("new, same view", _twin(exam), **options), chance)
     b = _gain(lab.run("new, wider view", wide, **options), chance)
