@@ -17,9 +17,9 @@ def planted(n=600, d=5, k=2, noise=0.5):
 
 
 def exact_log_prob(model, X):
-    """Return the log-density of a linear VAE: its decoder is z -> Wz + b with Gaussian noise."""
-    linear = model.module_.decoder[0]
-    W, b = (p.detach().numpy() for p in (linear.weight, linear.bias))
+    """Return the log-density of a linear VAE: it decodes z to Wz + b, with Gaussian noise."""
+    b = model.inverse_transform(np.zeros((1, 2)))[0]
+    W = (model.inverse_transform(np.eye(2)) - b).T
     variance = float(model.module_.log_noise.detach().exp())
     return multivariate_normal(b, W @ W.T + variance * np.eye(len(b))).logpdf(X)
 
@@ -42,6 +42,26 @@ def test_a_linear_vae_is_probabilistic_pca(linear):
     assert float(model.module_.log_noise.detach().exp()) == pytest.approx(variance, rel=0.1)
     span = np.linalg.qr(model.module_.decoder[0].weight.detach().numpy())[0]
     assert np.linalg.svd(span.T @ vectors[:, 3:])[1].min() > 0.99  # cosines of the principal angles
+
+
+def test_the_unit_of_the_data_changes_nothing_but_the_density_of_a_unit():
+    X, plan = planted(), Training(epochs=3)
+    raw = VAE(2, training=plan, random_state=0).fit(X)
+    shift, unit = 2.0**20 * np.arange(5), 2.0**14  # incomes: exact in float64
+    large = VAE(2, training=plan, random_state=0).fit(unit * X + shift)
+    assert large.unit_ == unit * raw.unit_
+    np.testing.assert_allclose(large.transform(unit * X + shift), raw.transform(X), atol=1e-6)
+    np.testing.assert_allclose(
+        large.score_samples(unit * X + shift), raw.score_samples(X) - 5 * np.log(unit), atol=1e-4
+    )
+    np.testing.assert_allclose(large.sample(4), unit * raw.sample(4) + shift, rtol=1e-6)
+
+
+def test_standardised_columns_stay_as_they_are():
+    X = planted()
+    model = VAE(2, training=Training(epochs=1)).fit((X - X.mean(0)) / X.std(0))
+    assert model.unit_ == 1
+    assert not model.centre_.any()
 
 
 def test_the_bound_lies_below_and_importance_weighting_closes_it(linear):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ def _tell_of_namesakes(frame: Any, target: Any) -> None:
     """Warn of inputs that the file calls as it calls the target: pandas has numbered all but the first."""
     others = [str(c) for c in frame.columns if re.fullmatch(rf"{re.escape(str(target))}\.\d+", str(c))]
     if others:
-        leave = " ".join(f"--column {c}=ignore" for c in others)
+        leave = " ".join(f"--column {shlex.quote(c)}=ignore" for c in others)
         text = (
             f"load: several columns are called {str(target)!r}; the first is the target, and {', '.join(others)} "
             f"stay among the inputs. If they tell the same, leave them out: {leave}."

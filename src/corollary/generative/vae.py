@@ -51,9 +51,10 @@ from corollary.export import Named
 from corollary.generative.adversaries import Grown, image_sizes
 from corollary.generative.common import GenerativeModel
 from corollary.generative.pixelcnn import levels_in, logistic_mixture
+from corollary.linear.pca_solvers import moments
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
-from corollary.shapes import Count, Maybe, Text
+from corollary.shapes import Array, Count, Maybe, Number, Text
 from corollary.validation import check_sizes
 
 __all__ = ["VAE", "elbo", "gaussian_kl"]
@@ -75,6 +76,17 @@ def reparametrise(mean: Tensor, log_var: Tensor) -> Tensor:
 def log_normal(x: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
     """Return the log-density of independent Gaussians, summed over the last axis."""
     return -0.5 * (math.log(2 * math.pi) + log_var + (x - mean).square() / log_var.exp()).sum(-1)
+
+
+def common_unit(X: Any) -> tuple[np.ndarray, float]:
+    """Return a centre for each column and one unit for all, in which the numbers of a table are of order 1.
+
+    The unit is the power of two next to the columns' common deviation, the centres are multiples of it: standardised columns
+    stay as they are to the last bit, and (1) changes by a constant.
+    """
+    mean, total = moments(X)
+    unit = 2.0 ** round(math.log2(total / len(mean)) / 2) if total > 0 else 1.0
+    return (mean.double() / unit).round().mul(unit).numpy(), unit
 
 
 class Encoded(nn.Sequential):
@@ -103,7 +115,10 @@ class Decoded(nn.Module):
 
 
 class VAEModule(nn.Module):
-    """Encoder, decoder and, where the likelihood has one, the logarithm of its noise: variance, or logistic scales."""
+    """Encoder, decoder and, where the likelihood has one, the logarithm of its noise: variance, or logistic scales.
+
+    The networks of a Gaussian likelihood see the columns centred and in one common unit, and their answers are brought back.
+    """
 
     def __init__(
         self,
@@ -113,6 +128,8 @@ class VAEModule(nn.Module):
         noise: float | None,
         levels: tuple[int, int] | None = None,
         warms: bool = False,
+        centre: np.ndarray | float = 0.0,
+        unit: float = 1.0,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -121,20 +138,26 @@ class VAEModule(nn.Module):
         self.levels = levels
         if warms:
             self.register_buffer("updates", torch.zeros(()))
+        self.unit = unit
+        self.register_buffer("centre", torch.as_tensor(centre), persistent=False)
         if likelihood == "gaussian":
-            log_var = torch.tensor(math.log(noise**2) if noise else 0.0)
+            log_var = torch.tensor(2 * math.log(noise or unit))
             self.log_noise = nn.Parameter(log_var, requires_grad=noise is None)
         elif likelihood == "logistic":
             self.log_noise = nn.Parameter(torch.full((levels[1],), -2.0))  # type: ignore[index]
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance of the posterior, each (n, k)."""
-        mean, log_var = self.encoder(x).chunk(2, dim=1)
+        mean, log_var = self.encoder((x - self.centre) / self.unit).chunk(2, dim=1)
         return mean, log_var
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Return what the decoder makes of codes, in the unit of the data: (..., k) -> (..., d)."""
+        return self.decoder(z) * self.unit + self.centre  # type: ignore[no-any-return]
 
     def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """Return log p(x | z), summed over features: (n, d), (..., n, k) -> (..., n)."""
-        out = self.decoder(z)
+        out = self.decode(z)
         if self.likelihood == "bernoulli":
             return -F.binary_cross_entropy_with_logits(out, x.expand_as(out), reduction="none").sum(-1)
         if self.likelihood == "logistic":
@@ -146,7 +169,7 @@ class VAEModule(nn.Module):
 
     def mean(self, z: Tensor) -> Tensor:
         """Return the mean of p(x | z)."""
-        out = self.decoder(z)
+        out = self.decode(z)
         if self.likelihood == "logistic":
             return ((out + 1) / 2).clamp(0, 1)
         return out.sigmoid() if self.likelihood == "bernoulli" else out
@@ -213,6 +236,10 @@ class VAE(Transformer, Density, GenerativeModel):
         "gaussian", "bernoulli" or "logistic".
     levels_ : int
         Grey levels, for "logistic".
+    centre_ : ndarray of shape (n_features,)
+        What the networks see as zero in each column of a table, for "gaussian".
+    unit_ : float
+        What they see as one in all columns.
     history_ : list of dict
         Loss (negative bound, nats per sample), reconstruction term and divergence of every epoch, and ``active``, how many
         codes vary over a batch.
@@ -222,6 +249,8 @@ class VAE(Transformer, Density, GenerativeModel):
     Notes
     -----
     ``score_samples`` is the importance-weighted bound (4), a lower estimate of the log-likelihood.
+    A Gaussian likelihood has one noise for all columns, so one with large numbers (incomes beside ages) outweighs the others:
+    standardise the columns where each counts as much.
     An epoch costs O(n * number of weights).
 
     References
@@ -253,7 +282,12 @@ class VAE(Transformer, Density, GenerativeModel):
         "importance_samples": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-    _fitted = {"likelihood_": Text(), "levels_": Maybe(Count(2, 256))}
+    _fitted = {
+        "likelihood_": Text(),
+        "levels_": Maybe(Count(2, 256)),
+        "centre_": Array("n_features_in_"),
+        "unit_": Number(),
+    }
 
     def __init__(
         self,
@@ -303,7 +337,8 @@ class VAE(Transformer, Density, GenerativeModel):
             encoder = MLP((d, *hidden, 2 * k), self.activation)
             decoder = MLP((k, *reversed(hidden), d), self.activation)
         levels = (self.levels_, d) if self.likelihood_ == "logistic" else None
-        module = VAEModule(encoder, decoder, self.likelihood_, self.noise, levels, bool(self.warmup))
+        likelihood = (self.likelihood_, self.noise, levels)
+        module = VAEModule(encoder, decoder, *likelihood, bool(self.warmup), self.centre_, self.unit_)
         return module.to(getattr(torch, self.dtype_))
 
     def _measure(self, data: Data) -> None:
@@ -319,6 +354,8 @@ class VAE(Transformer, Density, GenerativeModel):
             raise value("VAE", f"likelihood={self.likelihood_!r} needs data in [0, 1]", got, do)
         if self.likelihood_ == "logistic":
             self.levels_ = levels
+        plain = images or self.likelihood_ != "gaussian"
+        self.centre_, self.unit_ = (np.zeros(self.n_features_in_), 1.0) if plain else common_unit(data.X)
         self.dtype_ = "float32" if images else str(data.X.dtype)
 
     def _aim(self) -> Any:
