@@ -17,6 +17,7 @@ __all__ = ["columns", "constant_features", "duplicate_features"]
 
 NEAR_ZERO = 1e-7
 FEW, EMPTY = 3, 0.1  # empty columns of counts, and their share of the others, that are worth a word
+ROUNDED = 64.0  # units of the last place, by which copies of a column differ that were shifted and scaled
 TELLS = 0.3  # correlation of the target with the difference of two columns, which rounding has none of
 SIDE, STRIPE = 5, 0.2  # pixels of an image; of its lines, that no centred background leaves empty
 ALIKE = 0.15  # correlation of neighbouring columns: pixels
@@ -157,14 +158,18 @@ def duplicate_features(exam: Exam) -> None:
             _repeated(exam, columns(t), f"{name}, ")
 
 
-def _tells(exam: Exam, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the little by which two columns of a table differ goes with the target: then none of them is idle."""
+def _tells(exam: Exam, a: np.ndarray, b: np.ndarray, rounding: float) -> bool:
+    """Whether the little by which two columns of a table differ, beyond rounding, goes with the target: then none is idle."""
     y = exam.subject.train.y
     if not isinstance(y, Tensor) or y.numel() != len(a) or exam.subject.train.x.ndim != 2:
         return False
-    rest = a - np.sign(a @ b) * b
+    rest = a - (a @ b) / (b @ b) * b
     target = y.detach().float().cpu().numpy().reshape(-1)
-    if float(rest.std()) < NEAR_ZERO or not np.isfinite(target).all() or float(target.std()) == 0:
+    if (
+        float(rest.std()) < max(NEAR_ZERO, rounding)
+        or not np.isfinite(target).all()
+        or float(target.std()) == 0
+    ):
         return False
     return bool(abs(np.corrcoef(rest, target)[0, 1]) > max(TELLS, 5 / np.sqrt(len(a))))
 
@@ -182,7 +187,9 @@ def _repeated(exam: Exam, table: np.ndarray, owner: str) -> None:
     R[few <= 2] = 0  # indicators of two categories mirror each other
     R[:, few <= 2] = 0
     pairs = np.argwhere(np.triu(R > 0.9995))
-    pairs = pairs[[not _tells(exam, z[:, i], z[:, j]) for i, j in pairs]] if not owner else pairs
+    last = ROUNDED * np.finfo(table.dtype).eps * (1 + np.abs(table[:, alive]).max(0) / std[alive])
+    told = [_tells(exam, z[:, i], z[:, j], last[i] + last[j]) for i, j in pairs]
+    pairs = pairs[~np.array(told, bool)] if not owner else pairs
     limit = 0.9995
     if not len(pairs):
         return

@@ -30,6 +30,7 @@ GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
 EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
+SMALL = 0.4  # of the size that torch draws weights with: a layer that was drawn much smaller
 SHRUNK = 1e-2  # of gradients at both ends, of a net that has not learned: worth a look at other starts
 RATIO = 1e-3  # of gradients at both ends, from which a single step size fits only one
 
@@ -82,6 +83,8 @@ def gradients(exam: Exam) -> None:
             began = None
     elif ratio < SHRUNK and not exam.fine and len(rows) >= DEEP:
         began = _at_a_start(exam)
+    elif not exam.fine and len(rows) >= DEEP:
+        began = _at_a_small_start(exam)
     exam.facts["gradient ratio"], exam.facts["gradient ratio at the start"] = ratio, began
     if len(rows) >= 3:
         _depth(exam, rows, ratio, began)
@@ -97,6 +100,25 @@ def _at_a_start(exam: Exam) -> float | None:
             torch.manual_seed(seed)
             found.append(decay(exam.traced(exam.subject.twin("new"))))
     return max(found) if max(found) < RATIO else None
+
+
+def _at_a_small_start(exam: Exam) -> float | None:
+    """Return the ratio at newly drawn weights as small as those of the layer that has kept the smallest, if none could learn.
+
+    Nothing but the descent has made the others larger, unless it has a decay.
+    """
+    s, state = exam.subject, weights_state(exam)
+    if not state.smallest < SMALL or s.settings.weight_decay or not math.isfinite(state.smallest):
+        return None
+    with quiet(s.given):
+        torch.manual_seed(0)
+        net = s.twin("new")
+    with torch.no_grad():
+        for p in net.parameters():
+            if p.ndim >= 2:
+                p.mul_(state.smallest)
+    ratio = decay(exam.traced(net))
+    return ratio if ratio < RATIO else None
 
 
 def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> None:
@@ -237,13 +259,18 @@ def _steps(exam: Exam) -> None:
             repair={"clip_norm": 1.0},
         )
         return
+    sure = 0.9
     if began is not None and began[1] < ratio:
         g, ratio = began
+    elif s.initial is None and ratio >= RATIO and not exam.fine and not learned(exam, 0.3):
+        fresh = _profile(exam, s.twin("new"), rows)  # what it began like is not known; most begin so
+        if fresh is not None and fresh[1] < RATIO:
+            (g, ratio), sure = fresh, 0.6
     # where every step has an answer early ones matter to their own; what was learned had a gradient
     idle = s.train.y is None or learned(exam) or (now[1] > 1e-2 and learned(exam, 0.3))
     if ratio < RATIO and not idle and not exam.fine and _early_matters(exam, len(g)):
         said = f"the derivative by the first steps is {ratio:.1e} of that by the last, over {len(g)} steps"
-        sure = 0.5 if began is not None and began[1] >= RATIO else 0.9  # or it came on the way
+        sure = 0.5 if began is not None and began[1] >= RATIO else sure  # or it came on the way
         exam.find("vanishing-gradient", ratio, said, where=cell, sure=sure, evidence={"profile": g})
 
 

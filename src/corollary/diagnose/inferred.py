@@ -10,6 +10,7 @@ from corollary.diagnose.calibration import temperature
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
 from corollary.diagnose.samples import main_output, with_main
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.trials import GOOD, Room, Trials, dropout_rate, say
 from corollary.diagnose.weights import State
 
@@ -59,7 +60,18 @@ def _too_sure_only(exam: Exam, room: Room, run: Result) -> bool:
         fall = float(s.criterion(s.output, y)) - float(s.criterion(with_main(s.output, z / T), y))
     exam.facts["fall of the loss by a temperature"] = fall
     share = 1.0 if run.score > room.score + BETTER else 0.6
-    return T > 1.2 and fall > share * (room.loss - run.loss)
+    return T > 1.2 and (fall > share * (room.loss - run.loss) or _mends_new_rows(exam, room, run, T))
+
+
+def _mends_new_rows(exam: Exam, room: Room, run: Result, T: float) -> bool:
+    """Whether no validation answer gets better by the run, and their loss falls far more by the temperature."""
+    s = exam.subject
+    if s.valid is None or not math.isfinite(run.valid_loss) or run.valid_score > room.valid_score + BETTER:
+        return False
+    with torch.no_grad(), quiet(s.net):
+        out = s.call(s.net.eval(), s.valid)
+        cooler = float(s.criterion(with_main(out, main_output(out) / T), s.target(s.valid)))
+    return room.valid_loss - cooler > 2 * max(0.0, room.valid_loss - run.valid_loss)
 
 
 def _batch_vote(exam: Exam, trials: Trials) -> float:

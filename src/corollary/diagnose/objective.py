@@ -10,7 +10,14 @@ from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines, scaled
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.rewards import best_output, class_axis, takes_logits, treats_as_numbers
+from corollary.diagnose.rewards import (
+    best_output,
+    class_axis,
+    one_sided,
+    softmax_inside,
+    takes_logits,
+    treats_as_numbers,
+)
 from corollary.diagnose.samples import IGNORED, main_output, with_main
 
 __all__ = ["double_softmax", "wrong_loss"]
@@ -55,7 +62,10 @@ def double_softmax(exam: Exam) -> None:
     axis = class_axis(z, y)
     several = z.ndim >= 2 and z.shape[axis] > 1 and not (y.is_floating_point() and y.ndim < z.ndim)
     off = float((z.sum(axis) - 1).abs().max()) if several else float("inf")
-    if kind in ("cross_entropy", "maybe") and bounded and off < UNIT:
+    if s.criterion.custom and softmax_inside(s.criterion, s.output, z, y.cpu()):
+        said = "the loss of right answers, however sure, stays where a second softmax (or sigmoid) leaves it"
+        exam.find("double-softmax", 1.0, said, where="loss")
+    elif kind in ("cross_entropy", "maybe") and bounded and off < UNIT:
         said = f"outputs are probabilities already (rows sum to 1 within {off:.0e}), and the loss applies a softmax to them"
         exam.find("double-softmax", 1 - off, said, where="output")
     elif kind == "bce_with_logits" or (kind == "maybe" and s.task != "classes"):
@@ -90,6 +100,7 @@ def wrong_loss(exam: Exam) -> None:
     _one_class(exam, z)
     if c.custom:
         best_output(exam, z, yc)
+        _one_sided(exam, z, yc)
         if (
             s.task == "classes"
             and not exam.has("wrong-loss")
@@ -99,6 +110,14 @@ def wrong_loss(exam: Exam) -> None:
             said = "the loss of a wrong class grows with its number, as if classes were quantities, and these have no order"
             exam.find("wrong-loss", z.shape[1], said, where="loss", repair={"loss": "cross_entropy"})
     _broadcast(exam, z, yc)
+
+
+def _one_sided(exam: Exam, z: Tensor, y: Tensor) -> None:
+    """A loss that asks for one class only, or drives the answers of a class away from it."""
+    asked = None if exam.has("wrong-loss") else one_sided(exam.subject.criterion, exam.subject.output, z, y)
+    if asked is not None:
+        said = f"of the classes {asked[1]} only {asked[0]} draw outputs towards them: others cost nothing, or less where wrong"
+        exam.find("wrong-loss", len(asked[0]), said, where="loss")
 
 
 def _numbers_for_classes(exam: Exam, z: Tensor, y: Tensor) -> bool:

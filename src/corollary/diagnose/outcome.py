@@ -42,6 +42,7 @@ ENOUGH, FAR = (
     0.75,
     0.2,
 )  # of what is possible: with so much it is not too small; what another net is ahead of one that is
+UNMET = 0.15  # of what is possible: of new rows, what no run of a net gains though simple models do
 DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
 EVEN = 0.03  # confidence above that of even odds that a model has which has learned nothing
 HALTED = 0.2  # confidence too low that a training stopped in time may have
@@ -77,18 +78,28 @@ def capacity(exam: Exam) -> None:
         theirs = max(theirs, other - ANOTHER) if math.isfinite(other) else theirs
     exam.facts["capacity"] = {"mine": mine, "theirs": theirs, "new": new.score, "now": now[1]}
     behind = theirs - mine
+    new_rows = _behind_on_new_rows(exam)
     seen = views(exam) if behind > LESS and math.isfinite(exam.facts.get("reference net", math.nan)) else None
     if seen is not None and seen[1] - seen[0] > max(
         LESS, 0.5 * (theirs - seen[0])
     ):  # a wider view closes most of the gap
         say_view(exam, *seen)
         return
-    if behind > LESS or (behind > LESS / 2 and 1 - mine > 3 * (1 - theirs)):
+    clearly = 1 - mine > 3 * (1 - theirs) or new_rows > UNMET
+    if behind > LESS or (behind > LESS / 2 and clearly):
         said = (
             f"trained afresh with good settings it scores {best:.3f} on its own training rows; others, simple "
             f"models or a net of usual size, score {chance + theirs * (1 - chance):.3f} on rows they have not seen"
         )
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
+
+
+def _behind_on_new_rows(exam: Exam) -> float:
+    """Return what no run of this net gains of validation rows, though simple models do."""
+    base, runs = exam.baselines, exam.lab.runs
+    scores = [exam.valid_score, *(r.valid_score for name, r in runs.items() if name in {*SAME, "new long"})]
+    known = [score for score in scores if math.isfinite(score)]
+    return (base.valid_score - max(known)) / max(1e-9, 1 - base.chance) if known else 0.0
 
 
 def _behind(exam: Exam) -> bool:

@@ -22,6 +22,10 @@ SHIFTS = (1, -1, 2, -2, 3, -3, 5, -5, 10, -10)
 CLEAR = 4.0  # standard errors from which a score is above chance
 CHANCE = 2.0  # the same, up to which the best of three may come by chance
 FEW = 0.1  # gain that may come by chance where rows are too few to say that there is no signal
+SLIPPED, LEAST = (
+    4.0,
+    0.1,
+)  # deviations of a walk, and the share of the targets that fit better a few rows further
 SLIDES = 12  # numbers by which windows may be apart
 SAME = 0.999  # correlation of a column with a target that it is, up to rounding
 
@@ -232,10 +236,52 @@ def _noise_or_block(exam: Exam, base: Baselines) -> None:
     else:
         rest = np.abs(guess - p.y)
         wrong = rest > 3 * np.median(rest) + 1e-12
-    if _block(exam, base, wrong, guess):
+    if _slipped(exam, base, guess) or _block(exam, base, wrong, guess):
         return
     if not exam.has("target-leak"):
         label_noise(exam, base, name, wrong, guess)
+
+
+def _slipped(exam: Exam, base: Baselines, guess: np.ndarray) -> bool:
+    """Whether, from some row on, held-out predictions fit the targets of rows a little further better than their own."""
+    p, s = base.problem, exam.subject
+    y = s.all_train.y
+    alone = isinstance(y, Tensor) and y.reshape(len(y), -1).shape[1] == 1
+    if not p.classes or not alone or len(p.y) < 200 or len(np.unique(p.rows)) < len(p.rows):
+        return False
+    full, order = y.reshape(len(y)).cpu().numpy(), np.argsort(s.rows[p.rows])
+    rows, said = s.rows[p.rows][order], base.labels[guess.argmax(1)][order]
+    own = (said == full[rows]).astype(float)
+    best = max(
+        ((k, *_stretch((said == full[(rows + k) % len(full)]) - own)) for k in SHIFTS),
+        key=lambda found: found[1],
+    )
+    shift, height, begin, end = best
+    inside = slice(begin, end)
+    moved = float((said[inside] == full[(rows[inside] + shift) % len(full)]).mean()) if end > begin else 0.0
+    gain = moved - (float(own[inside].mean()) if end > begin else 1.0)
+    exam.facts["slipped"] = {"shift": shift, "height": height, "gain": gain}
+    x = s.all_train.x
+    if (
+        height < SLIPPED
+        or gain < LEAST
+        or (isinstance(x, Tensor) and _sliding(dense(x[:400]).reshape(min(len(x), 400), -1)))
+    ):
+        return False
+    first, last = int(rows[begin]), int(rows[end - 1])
+    said_so = f"of rows {first} to {last} held-out predictions fit the targets {shift} rows further in {moved:.0%} of cases, "
+    said_so += f"their own in {moved - gain:.0%}"
+    exam.find("misaligned-labels", gain, said_so, where=f"rows {first} to {last}, shift {shift}", sure=0.95)
+    return True
+
+
+def _stretch(steps: np.ndarray) -> tuple[float, int, int]:
+    """Return the largest sum of neighbouring numbers, in deviations of a walk of all of them, and where it begins and ends."""
+    walk = np.concatenate([[0.0], np.cumsum(steps)])
+    low = np.minimum.accumulate(walk)
+    end = int((walk - low).argmax())
+    begin = int(walk[: end + 1].argmin())
+    return float((walk - low).max()) / (np.sqrt(len(steps)) * max(1e-9, float(steps.std()))), begin, end
 
 
 def _block(exam: Exam, base: Baselines, wrong: np.ndarray, guess: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from corollary.diagnose.exam import Exam
 from corollary.diagnose.objectives import Criterion
 from corollary.diagnose.samples import IGNORED, with_main
 
-__all__ = ["best_output", "class_axis", "ideal", "takes_logits", "treats_as_numbers", "wanted"]
+__all__ = [
+    "best_output",
+    "class_axis",
+    "ideal",
+    "one_sided",
+    "softmax_inside",
+    "takes_logits",
+    "treats_as_numbers",
+    "wanted",
+]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 SIZES = (
@@ -28,6 +38,7 @@ ASKED = (
 )  # the same, down to what a loss wants whose labels are smoothed by most of their weight
 SURE = (0.98, 0.6, 0.3)  # the same of probabilities: the part that is no even chance
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
+ENDLESS = 60.0  # a logit whose softmax is one to the last place
 NOUGHT = 1e-6  # stands for zero where a logarithm may be taken
 FEW = 0.05  # a count whose logarithm stands for that of none
 PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
@@ -77,6 +88,55 @@ def takes_logits(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
         bool(np.isfinite([given, *logits]).all()) and least >= 0
     )  # a logarithm of numbers above one is below zero
     return sound and (given - least > PLAIN or (given > PLAIN / 5 and least < given / 2))
+
+
+def softmax_inside(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
+    r"""Whether a loss takes the softmax or sigmoid of logits twice: the loss of right answers then ends at a known floor.
+
+    For :math:`K` classes it is :math:`\log (e + K - 1) - 1` however sure the answers are, and one more for sure wrong ones.
+    """
+    right = ideal(z, y)
+    if right is None or not bool(((right == 0) | (right == 1)).all()) or not bool((z < 0).any()):
+        return False
+    axis = class_axis(z, y)
+    several = right.ndim >= 2 and right.shape[axis] > 1 and right.ndim == y.ndim + 1
+    wrong = right.roll(1, axis) if several else 1 - right
+    try:
+        with torch.no_grad():
+            good, bad = (
+                float(criterion(with_main(out, ENDLESS * (2 * o - 1).to(z)), y)) for o in (right, wrong)
+            )
+    except Exception:
+        return False
+    if several:
+        floor = math.log(math.e + right.shape[axis] - 1) - 1
+        ends = floor, floor + 1
+    else:
+        p, low, high = float(right.mean()), math.log(2), math.log1p(math.e)
+        ends = p * (high - 1) + (1 - p) * low, p * low + (1 - p) * high
+    return bad > 0 and abs(good / bad - ends[0] / ends[1]) < UNIT
+
+
+def one_sided(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> tuple[list[int], list[int]] | None:
+    """Return the classes towards which a loss draws outputs that say nothing, and all, if one is all that it asks for."""
+    right = ideal(z, y)
+    if right is None or not bool(((right == 0) | (right == 1)).all()) or not bool((z < 0).any()):
+        return None
+    axis = class_axis(z, y)
+    several = right.ndim >= 2 and right.shape[axis] > 1 and right.ndim == y.ndim + 1
+    toward = right - 1 / right.shape[axis] if several else 2 * right - 1
+    free = torch.zeros_like(right, dtype=torch.float32).requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            (g,) = torch.autograd.grad(criterion(with_main(out, free), y), free)
+    except Exception:
+        return None
+    pull = -(g * toward).sum(axis) if several else -(g * toward)
+    labels = right.argmax(axis) if several else right.long()
+    drawn = {int(k): float(pull[labels == k].mean()) for k in labels.unique()}
+    most = max(drawn.values())
+    asked = [k for k, size in drawn.items() if size > UNIT * most]
+    return (asked, sorted(drawn)) if most > 0 and len(drawn) >= 2 and len(asked) <= 1 else None
 
 
 def best_output(exam: Exam, z: Tensor, y: Tensor) -> None:

@@ -23,6 +23,7 @@ __all__ = ["dead_units", "doubtful_units", "saturated"]
 
 FLAT = 0.99  # |tanh| from which its slope is below 0.02; of a sigmoid the same after 2 s - 1
 ENDED = 0.35  # share of a layer's activations at their ends that no usual start has
+MILD = 0.8  # how sure it is where less than half of the activations are at their ends
 FAR = 4.0  # times the size that weights are drawn with
 CELLS = {"lstm", "gru", "rnn_tanh"}
 CLEAR = (
@@ -135,10 +136,14 @@ def _usually_dead(exam: Exam) -> float:
 
 
 def doubtful_units(exam: Exam) -> None:
-    """Whether dead units hold the model back: they do if the same net learns more from new weights than from these."""
-    if not exam.has("dead-units") or (exam.facts.get("dead at the start") or 0.0) > 0.3:
-        return
-    if exam.lab is None or exam.subject.output is None or exam.sure["dead-units"] < 0.6:
+    """Whether dead or saturated units hold the model back: if so, the same net learns more from new weights than from these."""
+    began = (("dead-units", "dead at the start", 1.0), ("saturated-units", "saturated at the start", MILD))
+    asked = [
+        cause
+        for cause, fact, most in began
+        if 0.6 <= exam.sure.get(cause, 0.0) <= most and not (exam.facts.get(fact) or 0.0) > 0.3
+    ]
+    if not asked or exam.lab is None or exam.subject.output is None:
         return
     trials = exam.facts.setdefault("trials", Trials(exam))
     long = {"rate": 3e-3, "steps": 3 * trials.steps}
@@ -147,7 +152,8 @@ def doubtful_units(exam: Exam) -> None:
     scale = exam.constant_loss
     slack = 0.05 * scale if math.isfinite(scale) else 0.0
     if here.loss <= 1.15 * new.loss + slack and not _more_right(exam, here, new):
-        exam.drop("dead-units")
+        for cause in asked:
+            exam.drop(cause)
 
 
 def _more_right(exam: Exam, here: Result, new: Result) -> bool:
@@ -200,7 +206,7 @@ def saturated(exam: Exam) -> None:
         if _by_inputs(exam):
             return
         late = began is None and _driven(exam, where)  # by a descent that went too far
-        exam.find("saturated-units", worst, said, where=where, sure=0.5 if late else 0.9 if worst > 0.5 else 0.8,
+        exam.find("saturated-units", worst, said, where=where, sure=0.5 if late else 0.9 if worst > 0.5 else MILD,
                   repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
 
 
