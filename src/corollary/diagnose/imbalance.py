@@ -15,6 +15,10 @@ from corollary.diagnose.subject import quiet
 
 __all__ = ["findable", "imbalance"]
 
+CLEAR = (
+    3.0  # standard errors, by which a class is rarer than drawing from even classes makes the rarest of some
+)
+
 
 def imbalance(exam: Exam) -> None:
     """Rare classes that the model misses although they can be found."""
@@ -30,7 +34,8 @@ def imbalance(exam: Exam) -> None:
     if len(labels) < 2:
         return
     share = counts / counts.sum()
-    rare = labels[share < (0.15 if len(labels) == 2 else 0.35 / len(labels))]
+    few = (1 / len(labels) - share) / np.sqrt((1 - 1 / len(labels)) / len(labels) / counts.sum()) > CLEAR
+    rare = labels[few & (share < (0.15 if len(labels) == 2 else 0.35 / len(labels)))]
     exam.facts["class shares"] = {int(k): float(v) for k, v in zip(labels, share)}
     if not len(rare):
         return

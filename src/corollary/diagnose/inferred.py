@@ -19,6 +19,7 @@ __all__ = ["without_settings"]
 TINY = 4.0  # rows of a batch, by its statistics
 SMALL = 8  # rows of a batch from which they are many enough
 LEFT = 0.05  # of the loss of a constant answer: below it there is nothing to gain
+SOFT = 0.5  # temperature that a training has not ended at
 BETTER = 0.03  # of the score, from which answers have got better
 
 
@@ -36,6 +37,8 @@ def without_settings(exam: Exam, trials: Trials, room: Room, state: State) -> No
     if run is None or not helped or _too_sure_only(exam, room, run):
         return
     votes = _votes(exam, room, state, stuck)
+    if exam.facts.get("too soft") and run.score <= room.score + BETTER:
+        votes["learning-rate-too-large"] = 0.0  # large steps end with large logits, not with too small ones
     votes["batch-too-small"] += _batch_vote(exam, trials)
     exam.facts["votes"] = votes
     best = max(votes, key=lambda c: votes[c])
@@ -59,6 +62,7 @@ def _too_sure_only(exam: Exam, room: Room, run: Result) -> bool:
     with torch.no_grad():
         fall = float(s.criterion(s.output, y)) - float(s.criterion(with_main(s.output, z / T), y))
     exam.facts["fall of the loss by a temperature"] = fall
+    exam.facts["too soft"] = T < SOFT and fall > room.loss - run.loss
     share = 1.0 if run.score > room.score + BETTER else 0.6
     return T > 1.2 and (fall > share * (room.loss - run.loss) or _mends_new_rows(exam, room, run, T))
 

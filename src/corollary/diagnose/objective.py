@@ -24,6 +24,10 @@ __all__ = ["double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
 IN_LINE = 0.5  # rank correlation of numbers and distances of classes; of classes on a line it is near one
+GUESSED, PRAISED = (
+    0.05,
+    0.1,
+)  # mean recall above that of guesses; of the way from right answers to none, in the loss
 BEYOND = 0.02  # of the targets, or of one, from which it is no rounding
 
 
@@ -101,6 +105,7 @@ def wrong_loss(exam: Exam) -> None:
     if c.custom:
         best_output(exam, z, yc)
         _one_sided(exam, z, yc)
+        _content(exam)
         if (
             s.task == "classes"
             and not exam.has("wrong-loss")
@@ -118,6 +123,19 @@ def _one_sided(exam: Exam, z: Tensor, y: Tensor) -> None:
     if asked is not None:
         said = f"of the classes {asked[1]} only {asked[0]} draw outputs towards them: others cost nothing, or less where wrong"
         exam.find("wrong-loss", len(asked[0]), said, where="loss")
+
+
+def _content(exam: Exam) -> None:
+    """A loss that is nearly as small as that of right answers, of a model whose answers are no better than any."""
+    known = exam.facts.get("loss of right, none, wrong")
+    if known is None or exam.has("wrong-loss") or exam.subject.task not in ("classes", "binary"):
+        return
+    (good, none, _), now = known, exam.performance["train loss"]
+    classes = 2 if exam.subject.task == "binary" else main_output(exam.subject.output).shape[1]
+    guessed = exam.score < exam.performance["train chance"] and exam.balanced < 1 / classes + GUESSED
+    if guessed and now < good + PRAISED * (none - good):
+        said = f"the loss is {now:.3g}, nearly that of right answers ({good:.3g}), though the answers are guesses"
+        exam.find("wrong-loss", now, said, where="loss")
 
 
 def _numbers_for_classes(exam: Exam, z: Tensor, y: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from corollary.diagnose.calibration import expected_error, temperature
@@ -17,7 +18,7 @@ from corollary.diagnose.reference import perceptron_gain
 from corollary.diagnose.reference_nets import net_gain
 from corollary.diagnose.rewards import wanted
 from corollary.diagnose.rules import RULES
-from corollary.diagnose.samples import main_output
+from corollary.diagnose.samples import IGNORED, main_output
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trials import Trials
 from corollary.diagnose.widening import say_view, views
@@ -45,6 +46,10 @@ ENOUGH, FAR = (
 UNMET = 0.15  # of what is possible: of new rows, what no run of a net gains though simple models do
 DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
 EVEN = 0.03  # confidence above that of even odds that a model has which has learned nothing
+LOUD, CLEARLY = (
+    1.5,
+    2.5,
+)  # temperature on known rows, of sound nets at most one; standard errors of what it gains on others
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 BY_HEART, UNKNOWN = (
@@ -92,6 +97,10 @@ def capacity(exam: Exam) -> None:
             f"models or a net of usual size, score {chance + theirs * (1 - chance):.3f} on rows they have not seen"
         )
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
+        if not exam.facts.get("mended by a temperature") and exam.sure.get("miscalibrated", 0.0) > ASIDE:
+            exam.sure["miscalibrated"] = (
+                0.6  # what cannot follow the data is right too often here, too seldom there
+            )
 
 
 def _behind_on_new_rows(exam: Exam) -> float:
@@ -214,9 +223,10 @@ def miscalibrated(exam: Exam) -> None:
     if over < 0 and SMOOTHED < asked < float(confidence.mean()) + 0.1:
         return  # as sure as its loss wants it to be
     within = float(c.mean() - (a == b).mean())
+    mended = exam.facts["mended by a temperature"] = over > 0 and _mended(s.task, (z, y), (zt, yt))
     doubts = within < -0.06 and inside > 0.08 + 1.2 * inside_noise and over < -0.06 and _wants_doubt(s, zt)
-    if doubts or (error > limit and (over > 0.06 or over < -HALTED)):
-        own = inside > 0.06 + inside_noise
+    if doubts or (mended and error > limit / 2) or (error > limit and (over > 0.06 or over < -HALTED)):
+        own = mended or inside > 0.06 + inside_noise
         text = (
             f"confidence is {float(confidence.mean()):.2f} on average and right in {right:.2f} of cases: "
             f"calibration error {error:.3f}"
@@ -226,6 +236,30 @@ def miscalibrated(exam: Exam) -> None:
             exam.sure["overfit"] = min(exam.sure["overfit"], 0.6)
         exam.find("miscalibrated", error, text, sure=0.85 if own else 0.6, repair={"temperature": temperature(z, y, s.task)},
                   evidence={"own": own})  # fmt: skip
+
+
+def _mended(task: str, new: tuple[Tensor, Tensor], known: tuple[Tensor, Tensor]) -> bool:
+    """Whether one temperature, fitted to the rows it was trained on, is far above one and mends those that it was not.
+
+    A descent on the loss itself ends with the scale that is best on its own rows: another hand has made the logits larger.
+    """
+    T = temperature(*known, task)
+    if T < LOUD or task == "binary" and known[0].numel() != known[1].numel():
+        return False
+    z, y = new[0].detach().float().cpu(), new[1].detach().cpu()
+    if task == "binary":
+        target = y.reshape(-1).float()
+        before, after = (
+            F.binary_cross_entropy_with_logits(w.reshape(-1), target, reduction="none") for w in (z, z / T)
+        )
+    elif z.ndim == 2 and not y.is_floating_point():
+        before, after = (
+            F.cross_entropy(w, y.long(), reduction="none", ignore_index=IGNORED) for w in (z, z / T)
+        )
+    else:
+        return False
+    gained = before - after
+    return float(gained.mean()) > CLEARLY * float(gained.std()) / math.sqrt(len(gained))
 
 
 def _wants_doubt(s: Any, z: Tensor) -> bool:

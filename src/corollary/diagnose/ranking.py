@@ -66,6 +66,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
         "vanishing-gradient", "capacity-too-small", "learning-rate-too-small", "miscalibrated", "class-imbalance", "dead-units",
     ),
     "dropout-too-large": ("capacity-too-small", "miscalibrated", "dead-units"),
+    "capacity-too-small": ("miscalibrated",),
     "posterior-collapse": ("dead-units", "mode-collapse"),
     "overfit": ("miscalibrated", "adversarially-fragile"),
 }  # fmt: skip

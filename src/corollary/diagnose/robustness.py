@@ -4,7 +4,7 @@ With the gap :math:`g(x) = f_y(x) - \max_{k \ne y} f_k(x)` between the right ans
 its own deviation, the border lies to first order at :math:`|g| / \lVert \nabla g \rVert_2`, and at
 :math:`|g| / \lVert \nabla g \rVert_1` if all features may move at once by as much. Every net yields to such a move; one is called
 fragile if a sturdier answer was there to be learned: half the way to the nearest other class is much further, one column's
-classes lie much further apart, or some steps on moved inputs teach the net to withstand them. Where the data hold no sturdier
+classes lie much further apart, or some steps on moved inputs teach the net to withstand them, or moves several times as far. Where the data hold no sturdier
 answer one is fragile whose slope points where inputs of one class hardly vary: it lives on a cue too faint to be seen.
 """
 
@@ -38,7 +38,8 @@ REGAINED = (
 LEARNED_WELL = 0.85  # of what is possible
 LEARNED = 0.2  # of what is possible, from which there are answers to be moved
 NOTHING = 0.01  # of half the way: no pupil is needed
-NARROW = 0.4  # of a feature's deviation, that rows of one class vary by along the slope: of sound nets it is 0.57 to 2
+NARROW = 0.5  # of a feature's deviation, that rows of one class vary by along the slope: of sound nets it is 0.57 to 2
+FARTHER = 3.0  # times as far lie the classes of one column; and the move that a pupil is to withstand
 SIDEWAYS = 0.12  # of all features' deviations at once, beyond which a move is not tiny
 FAINT = 0.1  # of half the distance of two classes in one column, that tells of faint features however far rows lie apart
 STEPS, RATE, BATCH = 300, 1e-3, 32
@@ -73,13 +74,15 @@ def fragile(exam: Exam) -> None:
     near = half < FRAGILE and reach < BESIDE * apart
     doubtful = half < DOUBTFUL or reach < FAINT * apart
     surely = near and half < NOTHING  # so near that no model which has learned less well is there by itself
-    hidden = half < DOUBTFUL and reach < SIDEWAYS and exam.gain > LEARNED_WELL
+    beside = reach < apart / FARTHER
+    hidden = exam.gain > LEARNED_WELL and (beside or (half < DOUBTFUL and reach < SIDEWAYS))
     surely |= hidden and _narrow(exam, flat / unit, labels, slope, scale)
     if surely or (
         well
         and (
             _leans(exam)
             or (doubtful and _taught(exam, net, MOVE * reach, scale) > (REGAINED if near else TAUGHT))
+            or (beside and _taught(exam, net, FARTHER * reach, scale) > _half_way(labels))
         )
     ):
         said = f"half of the right answers change within {median:.3g}, {half:.1%} of half the way to the nearest other class"
@@ -114,6 +117,11 @@ def _apart(flat: np.ndarray, labels: np.ndarray) -> float:
     """Return half the largest difference of two classes' means in one column, the median over pairs."""
     means = np.stack([flat[labels == c].mean(0) for c in np.unique(labels)])
     return float(np.median([np.abs(a - b).max() / 2 for i, a in enumerate(means) for b in means[i + 1 :]]))
+
+
+def _half_way(labels: np.ndarray) -> float:
+    """Return the mean recall in the middle between that of a constant answer and one."""
+    return (1 + 1 / len(np.unique(labels))) / 2
 
 
 def _narrow(exam: Exam, X: np.ndarray, labels: np.ndarray, slope: Tensor, scale: Tensor) -> bool:

@@ -60,6 +60,7 @@ def unscaled_inputs(exam: Exam) -> None:
     typical = typical[typical > 0]
     if not len(typical):
         return
+    apart = entering.ndim == 2 and typical.min() < SMALL * np.median(typical)
     largest, middle = float(typical.max()), float(np.median(typical))
     smallest = float(np.percentile(typical, 5))
     exam.facts["input size"] = [smallest, middle, largest]
@@ -69,7 +70,7 @@ def unscaled_inputs(exam: Exam) -> None:
     evidence = {"sizes": sizes(entering)[:200]}
     if largest > PLAIN or largest < SMALL / 10:
         exam.find("unscaled-inputs", largest, said, where=where, evidence=evidence, repair=repair)
-    elif largest > LARGE or largest < SMALL:
+    elif largest > LARGE or largest < SMALL or (apart and not exam.fine):
         exam.facts["scale suspected"] = (largest, said, where, evidence, repair)
 
 

@@ -52,7 +52,7 @@ def dead_units(exam: Exam) -> None:
     t, s = exam.trace, exam.subject
     if t is None:
         return
-    shares = dead_shares(t)
+    shares = [r for r in dead_shares(t) if not _held(exam, r[0], r[2])]
     exam.facts["dead"] = shares
     if not shares:
         return
@@ -109,15 +109,30 @@ def _driven(exam: Exam, where: str) -> bool:
     return bool(far) and not any(like_a_draw(p) for p in far)
 
 
-def _never_moved(exam: Exam, where: str, width: int) -> bool:
-    """Whether the weights into dead units are as torch draws them: no gradient has ever reached these units."""
+def _rectified(exam: Exam, where: str, width: int) -> tuple[Call, Any]:
+    """Return the call of a rectifier, and the layer with weights that feeds it."""
     calls = exam.trace.calls
     at = next(
-        i for i, c in enumerate(calls) if c.where == where and c.name == "relu" and c.units.shape[1] == width
+        i
+        for i, c in enumerate(calls)
+        if c.where == where and c.name in ("relu", "relu6") and c.units.shape[1] == width
     )
     fed = next((c.where for c in reversed(calls[:at]) if c.name in WEIGHTED), None)
-    module = dict(exam.subject.net.named_modules()).get(fed)
-    dead = (calls[at].units <= 0).all(0)
+    return calls[at], dict(exam.subject.given.named_modules()).get(fed)
+
+
+def _held(exam: Exam, where: str, width: int) -> bool:
+    """Whether units are held as another training left them: no change of this one revives them."""
+    if exam.facts.get("frozen", {}).get("random", 1.0):
+        return False
+    weight = getattr(_rectified(exam, where, width)[1], "weight", None)
+    return isinstance(weight, Tensor) and not weight.requires_grad
+
+
+def _never_moved(exam: Exam, where: str, width: int) -> bool:
+    """Whether the weights into dead units are as torch draws them: no gradient has ever reached these units."""
+    call, module = _rectified(exam, where, width)
+    dead = (call.units <= 0).all(0)
     W = getattr(module, "weight", None)
     if not isinstance(W, Tensor) or len(W) != width:
         return False
