@@ -16,6 +16,7 @@ FEW = (
     "a_column_made_from_the_answer",
     "outputs_of_one_column_minus_a_row_of_targets",
     "all_weights_zero",
+    "forum_linear_model_for_spirals",
     "healthy_linear_model_of_a_linear_matter",
 )
 

@@ -4,8 +4,9 @@ With the gap :math:`g(x) = f_y(x) - \max_{k \ne y} f_k(x)` between the right ans
 its own deviation, the border lies to first order at :math:`|g| / \lVert \nabla g \rVert_2`, and at
 :math:`|g| / \lVert \nabla g \rVert_1` if all features may move at once by as much. Every net yields to such a move; one is called
 fragile if a sturdier answer was there to be learned: half the way to the nearest other class is much further, one column's
-classes lie much further apart, or some steps on moved inputs teach the net to withstand them, or moves several times as far. Where the data hold no sturdier
-answer one is fragile whose slope points where inputs of one class hardly vary: it lives on a cue too faint to be seen.
+classes lie much further apart, or some steps on moved inputs teach the net to withstand them, or moves several times as far.
+Where the data hold no sturdier answer one is fragile whose slope points where inputs of one class hardly vary: it lives on a
+cue too faint to be seen.
 """
 
 from __future__ import annotations

@@ -1,0 +1,146 @@
+"""Causes that look alike from outside, each beside the neighbour that it was once taken for."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import corollary
+
+
+def causes(*args, **options):
+    return [f.cause for f in corollary.diagnose(*args, **options).alarms]
+
+
+def cut(X, y, n):
+    X, y = torch.as_tensor(np.asarray(X, np.float32)), torch.as_tensor(np.asarray(y))
+    return (X[:n], y[:n]), (X[n:], y[n:])
+
+
+def trained(net, data, loss=F.cross_entropy, steps=300, rate=1e-2):
+    torch.manual_seed(0)
+    chosen = [p for p in net.parameters() if p.requires_grad]
+    descent = torch.optim.Adam(chosen, rate)
+    for _ in range(steps):
+        descent.zero_grad()
+        loss(net(data[0]), data[1]).backward()
+        descent.step()
+    return net.eval()
+
+
+def logistic(weights):
+    """Return a linear model of two classes with known weights."""
+    net = nn.Linear(len(weights), 2)
+    net.weight.data = torch.tensor([[-0.5 * w for w in weights], [0.5 * w for w in weights]])
+    net.bias.data.zero_()
+    return net
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, z):
+        return self.factor * z
+
+
+def faint(n=900, width=100):
+    """Return rows whose class a faint pattern over all columns tells for sure, ten columns plainly in nine of ten cases."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    pattern = np.where(np.arange(width) % 2, 1.0, -1.0)
+    X = rng.standard_normal((n, width))
+    X -= np.outer(X @ pattern / width, pattern)
+    X[:, :10] += 0.8 * np.where(rng.random(n) < 0.92, 2 * y - 1, 1 - 2 * y)[:, None]
+    X -= np.outer(X @ pattern / width, pattern)
+    return X + 0.2 * np.outer(2 * y - 1 + 0.1 * rng.standard_normal(n), pattern), y, pattern
+
+
+def test_who_reads_a_faint_pattern_is_fragile():
+    X, y, pattern = faint()
+    train, valid = cut(X, y, 600)
+    assert "adversarially-fragile" in causes(
+        logistic((0.5 * pattern).tolist()), train, valid, loss="cross_entropy"
+    )
+
+
+def test_who_reads_plain_columns_is_not_fragile():
+    X, y, _ = faint()
+    train, valid = cut(X[:, :10], y, 600)
+    net = trained(logistic([0.0] * 10), train, steps=200)
+    assert "adversarially-fragile" not in causes(net, train, valid, loss="cross_entropy")
+
+
+@pytest.mark.parametrize("louder", [1.0, 2.5])
+def test_logits_that_another_hand_has_multiplied_are_told_by_the_rows_they_were_fitted_to(louder):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((1500, 4))
+    y = (rng.random(1500) < 1 / (1 + np.exp(-1.8 * X[:, 0] - X[:, 1]))).astype(np.int64)
+    train, valid = cut(X, y, 1000)
+    found = causes(logistic([1.8 * louder, louder, 0.0, 0.0]), train, valid, loss="cross_entropy")
+    assert found == (["miscalibrated"] if louder > 1 else [])
+
+
+def test_logits_that_are_too_soft_are_no_large_steps():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 900)
+    X = rng.standard_normal((900, 6)) + 2.5 * (2 * y[:, None] - 1) * (np.arange(6) < 2)
+    train, valid = cut(X, y, 600)
+    inner = trained(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2)), train)
+    found = causes(nn.Sequential(inner, Times(0.08)), train, valid, loss="cross_entropy")
+    assert found[:1] == ["miscalibrated"]
+    assert "learning-rate-too-large" not in found
+
+
+@pytest.mark.parametrize("rows", [50, 1500])
+def test_a_class_that_is_rare_by_chance_is_no_imbalance(rows):
+    rng = np.random.default_rng(1)
+    shares = np.full(10, 0.98 / 9)
+    shares[0] = 0.02
+    y = np.concatenate([rng.choice(10, rows, p=shares), rng.integers(0, 10, 600)])
+    y[:rows][:1] = 0
+    centres = 2.5 * rng.standard_normal((10, 12))
+    train, valid = cut(centres[y] + rng.standard_normal((len(y), 12)), y, rows)
+    net = trained(nn.Linear(12, 10), train, steps=100)
+    net.bias.data[0] -= 12
+    assert ("class-imbalance" in causes(net, train, valid, loss="cross_entropy")) == (rows > 50)
+
+
+def test_a_loss_that_praises_guesses_is_wrong():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4))
+    y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(np.float32)
+    train, valid = cut(X, y, 400)
+    net = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), nn.Flatten(0))
+    net[0].bias.data.fill_(6.0)
+    half = lambda p, t: -(t * (p + 1e-7).log()).mean()  # noqa: E731
+    assert causes(net, train, valid, loss=half)[:1] == ["wrong-loss"]
+
+
+@pytest.mark.parametrize("size", [1.0, 2e-3])
+def test_columns_far_smaller_than_others_are_unscaled_where_the_net_misses_them(size):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((700, 5))
+    y = np.sin(2 * X[:, 0]) + X[:, 2] * np.sign(X[:, 1])
+    X[:, :2] *= size
+    train, valid = cut(X, y.astype(np.float32)[:, None], 500)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 1))
+    found = causes(trained(net, train, F.mse_loss, 400, 3e-3), train, valid, loss="mse")
+    assert (found[:1] == ["unscaled-inputs"]) == (size < 1)
+
+
+def test_dead_units_of_a_trunk_that_is_held_are_its_own():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((700, 8))
+    y = (X[:, 0] + X[:, 1] > 0).astype(np.int64)
+    train, valid = cut(X, y, 500)
+    torch.manual_seed(0)
+    trunk = trained(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2)), train, steps=400)[:2]
+    trunk[0].bias.data[:20] = -60.0
+    for p in trunk.parameters():
+        p.requires_grad_(False)
+    net = trained(nn.Sequential(*trunk, nn.Linear(32, 2)), train)
+    assert "dead-units" not in causes(net, train, valid, loss="cross_entropy")
