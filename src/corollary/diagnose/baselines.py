@@ -21,9 +21,7 @@ from corollary.diagnose.tables import Reader
 from corollary.diagnose.windows import (
     Places,
     Reach,
-    are_words,
-    features_last,
-    per_place,
+    places_of,
     windows,
     words_around,
 )
@@ -93,11 +91,12 @@ def _positions(
 ) -> Problem | None:
     """Return windows around places, where every place has a class."""
     x, y = samples.x.detach().cpu(), samples.y.detach().cpu()
-    found = next((f for last in (steps_last, not steps_last) if (f := _places(x, y, task, last))), None)
+    found = next((f for last in (steps_last, not steps_last) if (f := places_of(x, y, task, last))), None)
     if found is None:
         return None
     rows, sides = rows[:400], found.sides
     some = torch.as_tensor(rows)
+    found = found._replace(classes=True)  # of numbers that are few, too
     near = found._replace(x=found.x[some], y=found.y[some].round().long())
     target = near.y.reshape(-1).numpy()
     keep = np.flatnonzero(target != IGNORED)
@@ -107,14 +106,6 @@ def _positions(
     X = np.nan_to_num(windows(near, at, reach)[:, : -len(sides)])
     at[:, 0] = rows[at[:, 0]]
     return Problem(X, target[keep], True, at[:, 0], at[:, 1:], words_around(found, at, reach))
-
-
-def _places(x: Tensor, y: Tensor, task: str, steps_last: bool) -> Places | None:
-    if x.ndim not in (2, 3, 4):
-        return None
-    words, x = are_words(x), features_last(x, steps_last)
-    target = per_place(y, tuple(x.shape[1:-1]), task)
-    return None if target is None else Places(x.float(), target, True, words)
 
 
 def _reach(found: Places, next_word: bool) -> Reach:

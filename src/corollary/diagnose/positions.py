@@ -27,9 +27,7 @@ from corollary.diagnose.windows import (
     Places,
     Reach,
     answers_last,
-    are_words,
-    features_last,
-    per_place,
+    places_of,
     windows,
     words_around,
 )
@@ -50,16 +48,12 @@ def places(exam: Exam, samples: Samples | None = None) -> Places | None:
     """Return the places of samples, of training if not told, where each has a target of its own; None otherwise."""
     s, samples = exam.subject, samples or exam.subject.train
     x, y = samples.x, samples.y
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or samples.whole or x.ndim not in (2, 3, 4):
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or samples.whole:
         return None
     if s.task not in ("classes", "binary", "multilabel", "regression"):
         return None
-    words = are_words(x)
-    x = features_last(x, exam.steps_last)
-    target = per_place(y, tuple(x.shape[1:-1]), s.task)
-    if target is None or max(target.shape[1:]) < 5 or len(x) < LEAST:
-        return None
-    return Places(x.detach().float().cpu(), target.detach().cpu(), s.task != "regression", words)
+    found = places_of(x.detach().cpu(), y.detach().cpu(), s.task, exam.steps_last)
+    return None if found is None or max(found.sides) < 5 or len(x) < LEAST else found
 
 
 # --- what an output sees ---------------------------------------------------------------------------------

@@ -10,16 +10,7 @@ from torch import Tensor
 
 from corollary.diagnose.words import Words
 
-__all__ = [
-    "Places",
-    "Reach",
-    "answers_last",
-    "are_words",
-    "features_last",
-    "per_place",
-    "windows",
-    "words_around",
-]
+__all__ = ["Places", "Reach", "answers_last", "places_of", "windows", "words_around"]
 
 Reach = tuple[tuple[int, int], ...]  # how far back and ahead, along each side
 
@@ -38,19 +29,28 @@ class Places(NamedTuple):
         return tuple(self.y.shape[1:])
 
 
-def are_words(x: Tensor) -> bool:
+def _are_words(x: Tensor) -> bool:
     """Whether inputs are numbers of words, one per step."""
     return x.ndim == 2 and not x.is_floating_point() and int(x.max()) > 1
 
 
-def features_last(x: Tensor, steps_last: bool) -> Tensor:
+def _features_last(x: Tensor, steps_last: bool) -> Tensor:
     """Return inputs as (n, *sides, features)."""
     if x.ndim == 2:
         return x[..., None]
     return x.movedim(1, -1) if x.ndim == 4 or steps_last else x
 
 
-def per_place(y: Tensor, sides: tuple[int, ...], task: str) -> Tensor | None:
+def places_of(x: Tensor, y: Tensor, task: str, steps_last: bool) -> Places | None:
+    """Return the places of inputs, where each has a target of its own; None otherwise."""
+    if x.ndim not in (2, 3, 4):
+        return None
+    words, x = _are_words(x), _features_last(x, steps_last)
+    target = _per_place(y, tuple(x.shape[1:-1]), task)
+    return None if target is None else Places(x.float(), target, task != "regression", words)
+
+
+def _per_place(y: Tensor, sides: tuple[int, ...], task: str) -> Tensor | None:
     """Return one target per place: of several numbers the one that varies most, of indicators the class."""
     if tuple(y.shape[1:]) == sides:
         return y
