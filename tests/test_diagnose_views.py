@@ -13,11 +13,12 @@ from torch import nn
 from corollary import diagnose
 from corollary.diagnose.columns import _constant
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.positions import field, places, windows
+from corollary.diagnose.positions import field, places
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output, with_main
 from corollary.diagnose.settings import Settings
 from corollary.diagnose.widening import widened
+from corollary.diagnose.windows import windows
 
 
 def exam_of(model, data, **options):

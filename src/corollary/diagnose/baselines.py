@@ -12,13 +12,20 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from corollary.diagnose.samples import IGNORED, Samples
 from corollary.diagnose.tables import Reader
+from corollary.diagnose.windows import (
+    Places,
+    Reach,
+    places_of,
+    windows,
+    words_around,
+)
+from corollary.diagnose.words import Words, told
 
 __all__ = ["Baselines", "Problem", "baselines", "foretells", "line", "problem"]
 
@@ -36,6 +43,8 @@ class Problem:
     y: np.ndarray
     classes: bool
     rows: np.ndarray  # which sample each row comes from
+    places: np.ndarray | None = None  # which place of it, along each side
+    words: Words | None = None  # of texts, what simple models look at in the stead of the table
 
 
 def problem(
@@ -54,11 +63,13 @@ def problem(
         not y.is_floating_point() and len(torch.unique(y)) <= max(20, int(0.05 * len(y)))
     )
     x = samples.x
-    if classes and y.ndim > 1 and not (y.is_floating_point() and task == "classes") and y[0].numel() > 1:
-        if task != "multilabel" and isinstance(x, Tensor) and not samples.whole:
-            local = _positions(x, y, counted, rng)
-            if local is not None:
-                return local
+    soft = y.is_floating_point() and task == "classes"
+    if classes and y.ndim > 1 + soft and y[0].numel() > 1 and isinstance(x, Tensor) and not samples.whole:
+        table = task == "multilabel" and x.ndim < 3  # as many labels as columns
+        local = None if table else _positions(samples, task, reader.steps_last, counted, rng)
+        if local is not None:
+            return local
+    if classes and y.ndim > 1 and not soft and y[0].numel() > 1:
         y = y.reshape(len(y), -1)
         y = y[:, reader.one_column(y)]
     elif classes and y.is_floating_point() and y.ndim == 2 and y.shape[1] > 1:
@@ -75,30 +86,38 @@ def problem(
     return Problem(X[keep], target[keep], classes, counted[keep])
 
 
-def _positions(x: Tensor, y: Tensor, rows: np.ndarray, rng: np.random.Generator) -> Problem | None:
-    """Return windows around positions, where every position has a class."""
-    rows = rows[:400]
-    t = torch.as_tensor(rows)
-    x, y = x[t].cpu(), y[t].cpu()
-    if y.ndim == 2 and x.ndim in (2, 3) and x.shape[1] == y.shape[1]:
-        x = x.float() if x.ndim == 3 else x.float()[..., None]
-        ahead = x.shape[2] == 1 and foretells(x[..., 0], y)
-        half = next((h for h in (16, 8, 4) if (2 * h + 1) * x.shape[2] <= WINDOW and h <= y.shape[1] // 2), 4)
-        padded = F.pad(
-            x, (0, 0, 2 * half, 0) if ahead else (0, 0, half, half)
-        )  # the next word is not to be looked at
-        windows = padded.unfold(1, 2 * half + 1, 1).reshape(*y.shape, -1)  # (n, T, d * (2 * half + 1))
-        source = np.repeat(rows, y.shape[1])
-    elif y.ndim == 3 and x.ndim == 4 and x.shape[2:] == y.shape[1:]:
-        padded = F.pad(x.float(), (3, 3, 3, 3))
-        windows = padded.unfold(2, 7, 1).unfold(3, 7, 1).permute(0, 2, 3, 1, 4, 5).reshape(*y.shape, -1)
-        source = np.repeat(rows, y[0].numel())
-    else:
+def _positions(
+    samples: Samples, task: str, steps_last: bool, rows: np.ndarray, rng: np.random.Generator
+) -> Problem | None:
+    """Return windows around places, where every place has a class."""
+    x, y = samples.x.detach().cpu(), samples.y.detach().cpu()
+    found = next((f for last in (steps_last, not steps_last) if (f := places_of(x, y, task, last))), None)
+    if found is None:
         return None
-    flat, target = windows.reshape(-1, windows.shape[-1]).numpy(), y.reshape(-1).numpy()
+    rows, sides = rows[:400], found.sides
+    some = torch.as_tensor(rows)
+    found = found._replace(classes=True)  # of numbers that are few, too
+    near = found._replace(x=found.x[some], y=found.y[some].round().long())
+    target = near.y.reshape(-1).numpy()
     keep = np.flatnonzero(target != IGNORED)
     keep = np.sort(rng.choice(keep, min(len(keep), 2 * ROWS), replace=False))
-    return Problem(np.nan_to_num(flat[keep]), target[keep].astype(int), True, source[keep])
+    at = np.stack(np.unravel_index(keep, (len(rows), *sides)), 1)
+    reach = _reach(found, foretells(x, y))
+    X = np.nan_to_num(windows(near, at, reach)[:, : -len(sides)])
+    at[:, 0] = rows[at[:, 0]]
+    return Problem(X, target[keep], True, at[:, 0], at[:, 1:], words_around(found, at, reach))
+
+
+def _reach(found: Places, next_word: bool) -> Reach:
+    """Return how far a window reaches; the next word is not to be looked at."""
+    if len(found.sides) == 2:
+        return ((3, 3), (3, 3))
+    steps, width = found.sides[0], found.x.shape[2]
+    if found.words:
+        half = min(16, steps - 1)
+    else:
+        half = next((h for h in (16, 8, 4) if (2 * h + 1) * width <= WINDOW and h <= steps // 2), 4)
+    return ((2 * half, 0),) if next_word else ((half, half),)
 
 
 def foretells(x: Any, y: Any) -> bool:
@@ -182,7 +201,10 @@ def baselines(
     found = Baselines(train, chance, valid_problem=valid, labels=labels)
     if len(y) < 8 or (train.classes and len(labels) < 2):
         return found
-    S, V = scaled(train.X), None if valid is None else scaled(valid.X, train.X)
+    X, U = train.X, None if valid is None else valid.X
+    if train.words is not None:
+        X, U = told(train.words, None if valid is None else valid.words)
+    S, V = scaled(X), None if U is None else scaled(U, X)
     if valid is not None and V.shape[1] != S.shape[1]:
         valid = V = None
     target = _codes(y, labels) if train.classes else (y - y.mean())[:, None]

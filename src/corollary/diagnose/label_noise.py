@@ -10,12 +10,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
 
-from corollary.diagnose.baselines import Baselines, foretells, score_of
+from corollary.diagnose.baselines import Baselines, Problem, foretells, score_of
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.positions import places
 from corollary.diagnose.reference import perceptron_guesses
 from corollary.diagnose.reference_nets import net_gain
 from corollary.diagnose.samples import main_output, with_main
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.windows import answers_last
 
 __all__ = ["label_noise"]
 
@@ -175,20 +177,39 @@ def _refuted(exam: Exam, base: Baselines, share: float) -> bool:
     s, v = exam.subject, base.valid_problem
     if _net_errs_less(exam, base, share):
         return True
-    if s.valid is None or not base.valid_guesses or s.task != "classes" or exam.gain < base.gain / 2:
+    if s.valid is None or s.net is None or not base.valid_guesses or exam.gain < base.gain / 2:
         return False
-    with torch.no_grad(), quiet(s.net):
-        z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()
-    if z.ndim != 2 or len(z) != s.valid.n or len(np.unique(v.rows)) < len(v.rows):
+    mine = _own_guesses(exam, v)
+    if mine is None:
         return False
     theirs: Any = sum(_sharp(g) for g in base.valid_guesses.values()) / len(base.valid_guesses)
-    mine = z.softmax(1).numpy()[v.rows]
     wrong = [
         _errors_where_sure(theirs, base.labels[theirs.argmax(1)] != v.y),
         _errors_where_sure(mine, mine.argmax(1) != v.y),
     ]
     exam.facts["confident errors on validation"] = wrong
     return wrong[0] > REFUTED * share > wrong[1]
+
+
+def _own_guesses(exam: Exam, v: Problem) -> np.ndarray | None:
+    """Return the probabilities that the model gives the classes of validation rows, or of places of them."""
+    s = exam.subject
+    with torch.no_grad(), quiet(s.net):
+        z = main_output(s.call(s.net.eval(), s.valid)).float().cpu()
+    if len(z) != s.valid.n:
+        return None
+    if v.places is None:
+        alone = s.task == "classes" and z.ndim == 2 and len(np.unique(v.rows)) == len(v.rows)
+        return z.softmax(1).numpy()[v.rows] if alone else None
+    found = places(exam, s.valid)
+    z = None if found is None else answers_last(z, found.sides)
+    if z is None:
+        return None
+    z = z[(v.rows, *v.places.T)]
+    if s.task == "classes":
+        return z.softmax(1).numpy()
+    p = z if bool(((z >= 0) & (z <= 1)).all()) else z.sigmoid()
+    return torch.cat([1 - p, p], 1).numpy() if p.shape[1] == 1 else None
 
 
 def _net_errs_less(exam: Exam, base: Baselines, share: float) -> bool:

@@ -6,26 +6,33 @@ models are fitted to windows as large as the field, :math:`F_0`, and to larger o
 
 .. math:: y_p \approx f(x_{p + o} : o \in F_i), \qquad F_0 \subset F_1 \subset \dots \tag{1}
 
-and scored at places of other samples. What larger windows gain, the net cannot know.
+and scored at places of other samples, of validation where there is one. What larger windows gain, the net cannot know.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from corollary.diagnose.baselines import Problem, baselines
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.samples import IGNORED, Samples, main_output
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.windows import (
+    Places,
+    Reach,
+    answers_last,
+    places_of,
+    windows,
+    words_around,
+)
 
-__all__ = ["Places", "places", "view_of_places"]
+__all__ = ["field", "places", "view_of_places"]
 
 MORE = 0.08  # of what is possible, that larger windows gain
 ENOUGH = 0.85  # of what is possible, from which the field holds what decides
@@ -34,56 +41,19 @@ FITTED, HELD = 2000, 1200  # places that simple models are fitted to and scored 
 NUMBERS = 800  # of a window
 LEAST = 6  # samples, so that some can be held out
 
-Reach = tuple[tuple[int, int], ...]  # how far back and ahead, along each side
+Drawn = tuple[Places, np.ndarray]  # places of samples, and those of them that are looked at
 
 
-class Places(NamedTuple):
-    """Inputs (n, *sides, features) and targets (n, *sides) of places, and whether the targets are classes."""
-
-    x: Tensor
-    y: Tensor
-    classes: bool
-
-    @property
-    def sides(self) -> tuple[int, ...]:
-        """How many places there are along each side."""
-        return tuple(self.y.shape[1:])
-
-
-def places(exam: Exam) -> Places | None:
-    """Return the places of the training samples, where each has a target of its own; None otherwise."""
-    s = exam.subject
-    x, y = s.train.x, s.train.y
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or s.train.whole or x.ndim not in (2, 3, 4):
+def places(exam: Exam, samples: Samples | None = None) -> Places | None:
+    """Return the places of samples, of training if not told, where each has a target of its own; None otherwise."""
+    s, samples = exam.subject, samples or exam.subject.train
+    x, y = samples.x, samples.y
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or samples.whole:
         return None
-    x = _features_last(x, exam.steps_last)
-    target = _per_place(y, tuple(x.shape[1:-1]), s.task)
-    if target is None or max(target.shape[1:]) < 5 or len(x) < LEAST:
+    if s.task not in ("classes", "binary", "multilabel", "regression"):
         return None
-    return Places(x.detach().float().cpu(), target.detach().cpu(), s.task != "regression")
-
-
-def _features_last(x: Tensor, steps_last: bool) -> Tensor:
-    if x.ndim == 2:
-        return x[..., None]
-    return x.movedim(1, -1) if x.ndim == 4 or steps_last else x
-
-
-def _per_place(y: Tensor, sides: tuple[int, ...], task: str) -> Tensor | None:
-    """Return one target per place: of several numbers the one that varies most, of indicators the class."""
-    if task not in ("classes", "binary", "multilabel", "regression"):
-        return None
-    if tuple(y.shape[1:]) == sides:
-        return y
-    if not y.is_floating_point() or y.ndim != len(sides) + 2:
-        return None
-    if tuple(y.shape[2:]) == sides:
-        y = y.movedim(1, -1)
-    if tuple(y.shape[1:-1]) != sides:
-        return None
-    if task == "classes":
-        return y.argmax(-1)
-    return y[..., int(y.reshape(-1, y.shape[-1]).std(0).argmax())]
+    found = places_of(x.detach().cpu(), y.detach().cpu(), s.task, exam.steps_last)
+    return None if found is None or max(found.sides) < 5 or len(x) < LEAST else found
 
 
 # --- what an output sees ---------------------------------------------------------------------------------
@@ -119,12 +89,9 @@ def _exchanged(rows: Samples, dim: int, j: int) -> Samples:
 
 def _middle(out: Any, sides: tuple[int, ...]) -> Tensor | None:
     """Return the output at the place in the middle."""
-    z = main_output(out).float()
-    first = 2 if tuple(z.shape[2:]) == sides else 1
-    if tuple(z.shape[first : first + len(sides)]) != sides:
-        return None
-    for side in sides:
-        z = z.select(first, side // 2)
+    z = answers_last(main_output(out).float(), sides)
+    for side in sides if z is not None else ():
+        z = z.select(1, side // 2)
     return z
 
 
@@ -143,13 +110,13 @@ def view_of_places(exam: Exam, found: Places) -> None:
     larger = list(_wider(reach, found))
     if not larger:
         return
-    drawn = _drawn(found)
-    narrow = _score(found, reach, drawn)
+    drawn = _drawn(found, None if exam.subject.valid is None else places(exam, exam.subject.valid))
+    narrow = _score(drawn, reach)
     mine = exam.gain if math.isfinite(exam.gain) else 0.0
     exam.facts["window scores"] = scores = [narrow]
     for wider in larger:
-        scores.append(_score(found, wider, drawn))
-        if narrow < ENOUGH and scores[-1] > max(narrow, mine) + max(MORE, 2 * _error(found, drawn)):
+        scores.append(_score(drawn, wider))
+        if narrow < ENOUGH and scores[-1] > max(narrow, mine) + max(MORE, 2 * _error(drawn[1])):
             _say(exam, reach, scores)
             return
 
@@ -188,41 +155,44 @@ def _wider(reach: Reach, found: Places) -> Iterator[Reach]:
         before = wider  # type: ignore[assignment]
 
 
-def _drawn(found: Places) -> tuple[np.ndarray, np.ndarray]:
-    """Return places to fit and places to score at, of different samples, as rows of indices."""
+def _drawn(found: Places, other: Places | None) -> tuple[Drawn, Drawn]:
+    """Return places to fit and places to score at: those of validation, or else of samples held out."""
     rng = np.random.default_rng(0)
+    if other is None:
+        held = np.isin(
+            np.arange(len(found.y)), rng.permutation(len(found.y))[: max(1, len(found.y) * 3 // 10)]
+        )
+        found, other = _part(found, ~held), _part(found, held)
+    return _some(found, FITTED, rng), _some(other, HELD, rng)
+
+
+def _part(found: Places, rows: np.ndarray) -> Places:
+    return found._replace(x=found.x[torch.from_numpy(rows)], y=found.y[torch.from_numpy(rows)])
+
+
+def _some(found: Places, most: int, rng: np.random.Generator) -> Drawn:
     counted = np.argwhere((found.y != IGNORED).numpy())
-    held = np.isin(counted[:, 0], rng.permutation(len(found.y))[: max(1, len(found.y) * 3 // 10)])
-    parts = (counted[~held], FITTED), (counted[held], HELD)
-    return tuple(part[rng.permutation(len(part))[:most]] for part, most in parts)  # type: ignore[return-value]
+    return found, counted[rng.permutation(len(counted))[:most]]
 
 
-def _score(found: Places, reach: Reach, drawn: tuple[np.ndarray, np.ndarray]) -> float:
+def _score(drawn: tuple[Drawn, Drawn], reach: Reach) -> float:
     """Return what simple models gain from windows, eq. 1."""
-    fitted, held = (
-        Problem(windows(found, at, reach), found.y.numpy()[tuple(at.T)], found.classes, at[:, 0])
-        for at in drawn
-    )
+    fitted, held = (_problem(found, at, reach) for found, at in drawn)
     made = baselines(fitted, held, 40)
     return (made.valid_score - made.chance) / max(1e-9, 1 - made.chance)
 
 
-def _error(found: Places, drawn: tuple[np.ndarray, np.ndarray]) -> float:
+def _problem(found: Places, at: np.ndarray, reach: Reach) -> Problem:
+    y = found.y.numpy()[tuple(at.T)]
+    words = words_around(found, at, reach)
+    return Problem(windows(found, at, reach), y, found.classes, at[:, 0], at[:, 1:], words)
+
+
+def _error(drawn: Drawn) -> float:
     """Return the standard error of a gain."""
-    y = found.y.numpy()[tuple(drawn[1].T)]
+    found, at = drawn
+    y = found.y.numpy()[tuple(at.T)]
     if not found.classes:
         return math.sqrt(1 / len(y))
     chance = float(np.unique(y, return_counts=True)[1].max() / len(y))
     return math.sqrt(chance / max(1e-9, (1 - chance) * len(y)))
-
-
-def windows(found: Places, at: np.ndarray, reach: Reach) -> np.ndarray:
-    """Return the inputs around places and where these are; what lies outside of a sample is zero."""
-    pads = [n for pair in reversed(reach) for n in pair]
-    x = F.pad(found.x, (0, 0, *pads)).numpy()
-    d = len(reach)
-    index = [at[:, 0].reshape(-1, *[1] * d)]
-    for axis, (back, ahead) in enumerate(reach):
-        offsets = np.arange(back + ahead + 1).reshape(*[-1 if i == axis else 1 for i in range(d)])
-        index.append(at[:, 1 + axis].reshape(-1, *[1] * d) + offsets)
-    return np.concatenate([x[tuple(index)].reshape(len(at), -1), at[:, 1:]], 1)
