@@ -221,3 +221,20 @@ def test_dropout_that_leaves_a_good_model_unsure_is_named(p):
     exam.sure.clear()
     dropped(exam)
     assert exam.has("dropout-too-large") == (p > 0.5)
+
+
+@pytest.mark.parametrize(("rate", "late"), [(1e-3, False), (0.5, True), (None, True)])
+def test_at_a_usual_rate_it_is_the_start_that_drives_weights_away(rate, late):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+    net[0].weight.data += 5 * torch.randn(16, 1) @ torch.randn(1, 16)
+    exam = examined(net, torch.randn(40, 16))
+    exam.subject.settings = SimpleNamespace(
+        learning_rate=rate,
+        weight_decay=None,
+        batch_size=None,
+        optimizer="adam",
+        momentum=0.0,
+        decoupled=False,
+    )
+    assert _came_late(exam, "1", None) == late

@@ -301,10 +301,14 @@ def _profile_as_large(exam: Exam, rows: Any) -> tuple[np.ndarray, float] | None:
     """Return the profile of new weights as large as the recurrent ones are now, if these still look like a draw.
 
     What gradients add has low rank, so the size of such a matrix is that of its start; unless steps were so long that
-    they have made noise of all weights.
+    they have made noise of all weights. In units at their ends so large weights are what brought them there.
     """
     s = exam.subject
-    if exam.fine or not any(isinstance(m, nn.RNNBase) for m in s.net.modules()):
+    if (
+        exam.fine
+        or exam.has("saturated-units")
+        or not any(isinstance(m, nn.RNNBase) for m in s.net.modules())
+    ):
         return None
     with quiet(s.given):
         torch.manual_seed(0)

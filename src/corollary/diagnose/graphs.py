@@ -185,7 +185,11 @@ def messages(calls: list[Call], n: int) -> list[Call]:
         if c.name in WEIGHTED:
             found, layer = found + _widest(layer), []
         elif c.name in SCATTERED and c.out.ndim >= 2 and len(c.out) == n:
-            if isinstance(c.entered, Tensor) and c.entered.numel() and bool(c.entered.min() < c.entered.max()):
+            if (
+                isinstance(c.entered, Tensor)
+                and c.entered.numel()
+                and bool(c.entered.min() < c.entered.max())
+            ):
                 layer.append(c)
     return found + _widest(layer)
 

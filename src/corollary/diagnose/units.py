@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from corollary.diagnose.descent import abnormal
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.flow import far_away
 from corollary.diagnose.lab import Result
@@ -107,10 +108,11 @@ def _driven(exam: Exam, where: str) -> bool:
 
 
 def _came_late(exam: Exam, where: str, began: float | None) -> bool:
-    """Whether units came to their ends on the way, by a descent that went too far."""
+    """Whether units came to their ends on the way, by a descent that went too far; at a usual rate their start is why it did."""
     if began is not None:
         return began <= ENDED
-    return (_driven(exam, where) or far_away(exam)) and not _held_by_biases(exam, where)
+    usual = abnormal(exam).get("learning-rate-too-large", 1.0) <= 0
+    return (far_away(exam) or (not usual and _driven(exam, where))) and not _held_by_biases(exam, where)
 
 
 def _held_by_biases(exam: Exam, where: str) -> bool:
