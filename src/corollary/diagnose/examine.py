@@ -15,6 +15,7 @@ from corollary.diagnose.arithmetic import not_finite, overflow
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
 from corollary.diagnose.columns import constant_features, duplicate_features
+from corollary.diagnose.dropping import dropped
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.flow import gradients
 from corollary.diagnose.generative import mode_collapse, posterior_collapse
@@ -32,6 +33,7 @@ from corollary.diagnose.ranking import ranked
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.relation import relation
 from corollary.diagnose.report import Finding, Report
+from corollary.diagnose.risen import risen
 from corollary.diagnose.robustness import fragile
 from corollary.diagnose.scales import scaled_inputs, unscaled_inputs, unscaled_targets
 from corollary.diagnose.settings import OWNER, Settings
@@ -55,7 +57,7 @@ CHECKS = {
     "labels": (target_leak, relation, imbalance),
     "start": (symmetric, dead_units, saturated, gradients),
     "architecture": (oversmoothing, receptive_field, bottleneck, batch_norm_noise),
-    "descent": (scaled_inputs, doubtful_units, interventions),
+    "descent": (scaled_inputs, risen, doubtful_units, interventions, dropped),
     "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, suspects),
 }  # fmt: skip
 

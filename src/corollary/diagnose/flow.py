@@ -17,9 +17,9 @@ from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trace import WEIGHTED, Call, Trace, rms, sensitivity
 from corollary.diagnose.view import parts_score
-from corollary.diagnose.weights import weights_state
+from corollary.diagnose.weights import like_a_draw, weights_state
 
-__all__ = ["gradients"]
+__all__ = ["far_away", "gradients"]
 
 GROWS = 100.0  # of the derivative by the first steps over that by the last
 GROWN = (
@@ -27,6 +27,7 @@ GROWN = (
 )
 COLLAPSED = 0.3  # of the size that weights are drawn with
 GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
+FAR = 4.0  # times the size that weights are drawn with, that only long steps lead to
 EACH = 1.3  # of signals in every layer, where outputs are far too large already
 DEEP = 6  # layers from which growth of a factor of two in each is a hundredfold
 LEARNED = 0.75  # of what is possible: a gradient that grew has not kept the net from it
@@ -139,7 +140,7 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
         worst = min(seen)
         said = f"the gradient at {where} is {worst:.1e} of that at the last layer, over {len(rows)} layers"
         sure = 0.9 if not exam.has("saturated-units") else 0.6
-        if began >= RATIO if began is not None else _far_away(exam) or _decayed(exam):
+        if began >= RATIO if began is not None else far_away(exam) or _decayed(exam):
             sure = 0.5  # it came on the way: something else brought it about
         elif exam.has("dead-units"):
             exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.6)  # units that nothing reaches
@@ -148,8 +149,8 @@ def _depth(exam: Exam, rows: list[Any], ratio: float, began: float | None) -> No
     elif (
         max(seen) > _bearable(exam, len(rows))
         or _led_nowhere(exam, rows, ratio if began is None else began)
-        or (growth > 1e4 and max(sizes) > 1e3 and not _far_away(exam))
-        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs") and not _far_away(exam))
+        or (growth > 1e4 and max(sizes) > 1e3 and not far_away(exam))
+        or (max(sizes) > 1e5 and not exam.has("unscaled-inputs") and not far_away(exam))
         or _swamped(exam, rows, growth, seen)
     ):
         value = max(*seen, growth)
@@ -166,7 +167,7 @@ def _bearable(exam: Exam, layers: int) -> float:
     return GREW if usual and layers >= DEEP else GROWN
 
 
-def _far_away(exam: Exam) -> bool:
+def far_away(exam: Exam) -> bool:
     """Whether a rate above the usual has made the weights far larger than any usual start."""
     state = weights_state(exam)
     return abnormal(exam).get("learning-rate-too-large", -1.0) > 0.5 and (
@@ -220,7 +221,7 @@ def _swamped(exam: Exam, rows: list[Any], growth: float, seen: list[float]) -> b
         len(rows) >= 5
         and grown
         and not exam.has("unscaled-inputs", "unscaled-targets")
-        and not _far_away(exam)
+        and not far_away(exam)
     )
     return deep and math.isfinite(constant) and loss > GROWN * constant
 
@@ -243,9 +244,12 @@ def _steps(exam: Exam) -> None:
     exam.facts["step profile"] = g.tolist()
     exam.facts["step ratio"] = [ratio, None if began is None else began[1]]
     cell = next((c.where for c in t.calls if c.name in ("rnn_tanh", "rnn_relu", "lstm", "gru")), "")
-    wild = began is not None and (began[1] > GROWS or began[0].max() > 1e4)
+    first, sure = (began, 0.9) if s.initial is not None else (_profile_as_large(exam, rows), 0.6)
+    wild = first is not None and (first[1] > GROWS or first[0].max() > 1e4)
     if wild and not exam.fine and not (ratio > GROWS or g.max() > 1e4):
-        g, ratio = began  # it began so, and what followed was no training
+        g, ratio = first  # it began so, and what followed was no training
+    else:
+        sure = 0.9
     harmless = exam.fine or exam.gain > LEARNED or learned(exam)  # what was learned had a gradient
     if (ratio > GROWS or g.max() > 1e4) and (broken or not harmless):
         said = f"the derivative by the first steps is {ratio:.1e} times that by the last"
@@ -254,7 +258,7 @@ def _steps(exam: Exam) -> None:
             ratio,
             said,
             where=cell,
-            sure=0.9,
+            sure=sure,
             evidence={"profile": g},
             repair={"clip_norm": 1.0},
         )
@@ -291,6 +295,33 @@ def _profile(exam: Exam, net: Any, rows: Any) -> tuple[np.ndarray, float] | None
         return None
     k = max(1, len(g) // 10)
     return g, float(np.median(g[:k])) / max(float(np.median(g[-k:])), 1e-300)
+
+
+def _profile_as_large(exam: Exam, rows: Any) -> tuple[np.ndarray, float] | None:
+    """Return the profile of new weights as large as the recurrent ones are now, if these still look like a draw.
+
+    What gradients add has low rank, so the size of such a matrix is that of its start; unless steps were so long that
+    they have made noise of all weights. In units at their ends so large weights are what brought them there.
+    """
+    s = exam.subject
+    if (
+        exam.fine
+        or exam.has("saturated-units")
+        or not any(isinstance(m, nn.RNNBase) for m in s.net.modules())
+    ):
+        return None
+    with quiet(s.given):
+        torch.manual_seed(0)
+        net = s.twin("new")
+    now, new = dict(s.net.named_parameters()), [(n, p) for n, p in net.named_parameters() if p.ndim >= 2]
+    larger = {n: rms(now[n]) / rms(p) for n, p in new if rms(p)}
+    if any(ratio > FAR for n, ratio in larger.items() if "weight_hh" not in n):
+        return None
+    drawn = [(n, p) for n, p in new if "weight_hh" in n and larger[n] > 1 and like_a_draw(now[n])]
+    with torch.no_grad():
+        for n, p in drawn:
+            p.mul_(larger[n])
+    return _profile(exam, net, rows) if drawn else None
 
 
 def _looped(t: Trace) -> bool:

@@ -10,10 +10,11 @@ from corollary.diagnose.baselines import ROWS, Problem, baselines
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import Graph, graph_of
-from corollary.diagnose.trace import Call
+from corollary.diagnose.trace import SCATTERS, WEIGHTED, Call
 
 __all__ = ["graph_field", "oversmoothing"]
 
+SCATTERED = {name.rstrip("_") for name in SCATTERS}
 LOST = 0.15  # of what is possible, that fewer averages tell more: simple models on other draws differ by less
 DEEP = 6  # averages from which a net is deep for a graph: most of it is within reach
 
@@ -25,13 +26,14 @@ def variation(h: Tensor, limits: Tensor) -> float:
 
 
 def limits_of(graph: Graph) -> Tensor:
-    """Return a basis of those limits: equal states, states as the roots of the degrees, and the first eigenvector."""
+    """Return a basis of those limits: equal states, their sums, states as the roots of the degrees, the first eigenvector."""
     A = torch.from_numpy(np.ascontiguousarray(graph.A)).float()
     first = torch.ones(len(A))
     for _ in range(30):
         first = A @ first
         first = first / first.norm().clamp_min(1e-12)
-    return torch.linalg.qr(torch.stack([torch.ones(len(A)), (A > 0).float().sum(1).sqrt(), first], 1))[0]
+    degrees = (A > 0).float().sum(1)
+    return torch.linalg.qr(torch.stack([torch.ones(len(A)), degrees, degrees.sqrt(), first], 1))[0]
 
 
 def oversmoothing(exam: Exam) -> None:
@@ -41,7 +43,7 @@ def oversmoothing(exam: Exam) -> None:
     if graph is None:
         _many_graphs(exam)
         return
-    states = [c for c in t.calls if c.out.ndim == 2 and len(c.out) == len(graph.x)]
+    states = _states(t.calls, len(graph.x))
     hops = hops_of(exam, len(graph.x))
     if len(states) < 4 or hops < 3:
         return
@@ -52,7 +54,7 @@ def oversmoothing(exam: Exam) -> None:
     exam.facts["node variation"], exam.facts["hops"], exam.facts["node likeness"] = profile, hops, likeness
     if exam.fine:
         return
-    near, far = (_gain_at(exam, graph, k) for k in (2, hops))
+    near, far = max(_gain_at(exam, graph, k) for k in (1, 2)), _gain_at(exam, graph, hops)
     exam.facts["gain at 2 hops and at all"] = [near, far]
     smooth = alike < 0.1 * first or alike < 0.05 or likeness > 0.98
     lost = hops >= DEEP and near > far + LOST
@@ -61,16 +63,16 @@ def oversmoothing(exam: Exam) -> None:
         smooth, alike = (True, began) if began < 0.1 * first else (smooth, alike)
     if smooth or lost:
         said = f"after {hops} averages the states of the nodes vary by {alike:.3f} of their size, {first:.3f} in the first"
-        said += f"; simple models gain {near:.2f} from two averages and {far:.2f} from all"
-        where = states[-1].where
-        exam.find("oversmoothing", alike, said, where=where, sure=0.9, evidence={"profile": profile})
-        for cause in (
-            "dead-units",
-            "symmetric-initialisation",
-            "vanishing-gradient",
-        ):  # of nodes that are alike
-            if cause in exam.sure:
-                exam.sure[cause] = min(exam.sure[cause], 0.5)
+        said += f"; simple models gain {near:.2f} from one or two averages and {far:.2f} from all"
+        _say(exam, alike, said, states[-1].where, profile)
+
+
+def _say(exam: Exam, alike: float, said: str, where: str, profile: list[float]) -> None:
+    """Note that nodes are alike, and doubt what that brings about: units and gradients of nodes that are alike."""
+    exam.find("oversmoothing", alike, said, where=where, sure=0.9, evidence={"profile": profile})
+    for cause in ("dead-units", "symmetric-initialisation", "vanishing-gradient"):
+        if cause in exam.sure:
+            exam.sure[cause] = min(exam.sure[cause], 0.5)
 
 
 def _many_graphs(exam: Exam) -> None:
@@ -95,9 +97,7 @@ def _many_graphs(exam: Exam) -> None:
             if near > far
             else ""
         )
-        exam.find(
-            "oversmoothing", alike, said, where=rounds[-1].where, sure=0.9, evidence={"profile": profile}
-        )
+        _say(exam, alike, said, rounds[-1].where, profile)
 
 
 def _readings(exam: Exam, A: Tensor, hops: int) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def _alike_at_the_start(exam: Exam, limits: Tensor, n: int) -> float:
     with quiet(s.given):
         torch.manual_seed(0)
         net = s.twin("initial" if s.initial is not None else "new")
-    states = [c for c in exam.traced(net).calls if c.out.ndim == 2 and len(c.out) == n]
+    states = _states(exam.traced(net).calls, n)
     found = min(variation(c.out, limits) for c in states[len(states) // 2 :])
     exam.facts["node variation at the start"] = found
     return found
@@ -163,10 +163,45 @@ def _likeness(h: Tensor) -> float:
     return float((h @ h.T).mean())
 
 
+def _states(calls: list[Call], n: int) -> list[Call]:
+    """Return the calls whose outputs are states of the nodes."""
+    rounds = {id(c) for c in messages(calls, n)}
+    return [
+        c
+        for c in calls
+        if c.out.ndim == 2 and len(c.out) == n and (c.name not in SCATTERED or id(c) in rounds)
+    ]
+
+
+def messages(calls: list[Call], n: int) -> list[Call]:
+    """Return the sums over edges that carry states of the nodes.
+
+    Beside them, between the same two layers, the weights of attention are summed and edges are counted: those are
+    narrower, or of nothing but ones.
+    """
+    found: list[Call] = []
+    layer: list[Call] = []
+    for c in calls:
+        if c.name in WEIGHTED:
+            found, layer = found + _widest(layer), []
+        elif c.name in SCATTERED and c.out.ndim >= 2 and len(c.out) == n:
+            if (
+                isinstance(c.entered, Tensor)
+                and c.entered.numel()
+                and bool(c.entered.min() < c.entered.max())
+            ):
+                layer.append(c)
+    return found + _widest(layer)
+
+
+def _widest(layer: list[Call]) -> list[Call]:
+    return [c for c in layer if c.out.numel() == max(other.out.numel() for other in layer)]
+
+
 def hops_of(exam: Exam, n: int) -> int:
-    """Return how many edges away an input still counts: products with a matrix of all nodes, or layers with weights."""
+    """Return how many edges away an input still counts: products with a matrix of all nodes, sums over edges, or layers."""
     assert exam.trace is not None
-    count = 0
+    count = len(messages(exam.trace.calls, n))
     for c in exam.trace.calls:
         if c.name in ("matmul", "mm", "spmm", "sparse_mm", "bmm") and isinstance(c.entered, Tensor):
             count += c.entered.shape[-2:] == (n, n)

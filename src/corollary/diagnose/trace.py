@@ -27,6 +27,8 @@ RECTIFIERS = {"relu", "relu_", "relu6", "leaky_relu", "threshold"}
 SQUASHERS = {"sigmoid", "sigmoid_", "tanh", "tanh_", "hardtanh", "hardsigmoid", "softsign"}
 OTHERS = {"gelu", "silu", "elu", "selu", "celu", "mish", "softplus", "softmax", "log_softmax"}
 PRODUCTS = {"matmul", "__matmul__", "mm", "bmm", "spmm", "sparse_mm", "einsum", "rmatmul", "__rmatmul__"}
+SCATTERS = {"index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_reduce",
+            "index_reduce_"}  # fmt: skip
 NORMS = {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"}
 RANDOM = {
     "dropout",
@@ -37,7 +39,7 @@ RANDOM = {
     "feature_alpha_dropout",
     "feature_dropout",
 }
-KNOWN = WEIGHTED | RECTIFIERS | SQUASHERS | OTHERS | PRODUCTS | NORMS | RANDOM
+KNOWN = WEIGHTED | RECTIFIERS | SQUASHERS | OTHERS | PRODUCTS | NORMS | RANDOM | SCATTERS
 
 
 @dataclass
@@ -85,6 +87,10 @@ class _Recorder(TorchFunctionMode):
                 given = [a for a in args if isinstance(a, Tensor)]
                 given = [a for a in given if not isinstance(a, nn.Parameter)] or given
                 entered = given[0] if given else kwargs.get("input")
+                if name in SCATTERS:  # what is summed, and not where it goes
+                    entered = next(
+                        (kwargs[k] for k in ("src", "source") if k in kwargs), given[-1] if given else None
+                    )
                 options = {}
                 if name in RANDOM:
                     p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)

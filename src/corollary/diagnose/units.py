@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from corollary.diagnose.descent import abnormal
 from corollary.diagnose.exam import Exam
+from corollary.diagnose.flow import far_away
 from corollary.diagnose.lab import Result
 from corollary.diagnose.subject import quiet
 from corollary.diagnose.trace import SQUASHERS, WEIGHTED, Call, Trace, rms
 from corollary.diagnose.trials import Trials
-from corollary.diagnose.weights import like_a_draw, untouched, weights_state
+from corollary.diagnose.weights import can_stand_out, like_a_draw, untouched, weights_state
 
 __all__ = ["dead_units", "doubtful_units", "saturated"]
 
@@ -29,6 +31,7 @@ CELLS = {"lstm", "gru", "rnn_tanh"}
 CLEAR = (
     3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
 )
+MANY = 8  # units that all lie on one side by chance in less than one of a hundred layers
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 
 
@@ -96,29 +99,50 @@ def _travelled(exam: Exam) -> bool:
 
 def _driven(exam: Exam, where: str) -> bool:
     """Whether the weights into a layer are far larger than any usual start and have the form that gradients give them."""
-    calls, modules = exam.trace.calls, dict(exam.subject.net.named_modules())
+    calls = exam.trace.calls
     at = next((i for i, c in enumerate(calls) if c.where == where and c.name in SQUASHERS | CELLS), None)
-    fed = (
-        None if at is None else next((c.where for c in reversed(calls[: at + 1]) if c.name in WEIGHTED), None)
-    )
-    module = modules.get(fed)
-    matrices = (
-        [p for p in module.parameters(recurse=False) if p.ndim >= 2] if fed and module is not None else []
-    )
-    far = [p for p in matrices if rms(p) * math.sqrt(3 * p[0].numel()) > FAR]
+    module = None if at is None else _fed_by(exam, at)
+    matrices = [] if module is None else [p for p in module.parameters(recurse=False) if p.ndim >= 2]
+    far = [p for p in matrices if rms(p) * math.sqrt(3 * p[0].numel()) > FAR and can_stand_out(p)]
     return bool(far) and not any(like_a_draw(p) for p in far)
 
 
-def _rectified(exam: Exam, where: str, width: int) -> tuple[Call, Any]:
-    """Return the call of a rectifier, and the layer with weights that feeds it."""
+def _came_late(exam: Exam, where: str, began: float | None) -> bool:
+    """Whether units came to their ends on the way, by a descent that went too far; at a usual rate their start is why it did."""
+    if began is not None:
+        return began <= ENDED
+    usual = abnormal(exam).get("learning-rate-too-large", 1.0) <= 0
+    return (far_away(exam) or (not usual and _driven(exam, where))) and not _held_by_biases(exam, where)
+
+
+def _held_by_biases(exam: Exam, where: str) -> bool:
+    """Whether biases alone hold most units of a layer at an end, all at the same one: descents move them both ways."""
+    calls = exam.trace.calls
+    at = next((i for i, c in enumerate(calls) if c.where == where and c.name in SQUASHERS), None)
+    fed = None if at is None else _fed_by(exam, at)
+    b = getattr(fed, "bias", None)
+    if not isinstance(b, Tensor) or len(b) < MANY:
+        return False
+    b = b.detach().float()
+    ends = b.sigmoid() * 2 - 1 if calls[at].name in ("sigmoid", "hardsigmoid") else b.tanh()
+    return bool((b > 0).all() or (b < 0).all()) and float(ends.abs().median()) > FLAT
+
+
+def _fed_by(exam: Exam, at: int) -> nn.Module | None:
+    """Return the module with the last weights before a call."""
+    name = next((c.where for c in reversed(exam.trace.calls[: at + 1]) if c.name in WEIGHTED), None)
+    return None if name is None else dict(exam.subject.net.named_modules()).get(name)
+
+
+def _rectified(exam: Exam, where: str, width: int) -> tuple[Call, nn.Module | None]:
+    """Return the call of a rectifier, and the module with the weights before it."""
     calls = exam.trace.calls
     at = next(
         i
         for i, c in enumerate(calls)
         if c.where == where and c.name in ("relu", "relu6") and c.units.shape[1] == width
     )
-    fed = next((c.where for c in reversed(calls[:at]) if c.name in WEIGHTED), None)
-    return calls[at], dict(exam.subject.given.named_modules()).get(fed)
+    return calls[at], _fed_by(exam, at)
 
 
 def _held(exam: Exam, where: str, width: int) -> bool:
@@ -220,8 +244,9 @@ def saturated(exam: Exam) -> None:
         said += "" if began is None else f"; at the start {began:.0%} were"
         if _by_inputs(exam):
             return
-        late = began is None and _driven(exam, where)  # by a descent that went too far
-        exam.find("saturated-units", worst, said, where=where, sure=0.5 if late else 0.9 if worst > 0.5 else MILD,
+        most = worst > 0.5  # fewer are doubtful, and asked about by runs, if the start is known
+        late = _came_late(exam, where, began) and (most or began is None)
+        exam.find("saturated-units", worst, said, where=where, sure=0.5 if late else 0.9 if most else MILD,
                   repair={"initialise": "xavier"}, evidence={"shares": [r[1] for r in shares]})  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.trace import rms
 
-__all__ = ["State", "beyond_start", "drawn", "like_a_draw", "untouched", "weights_state"]
+__all__ = ["State", "beyond_start", "can_stand_out", "drawn", "like_a_draw", "untouched", "weights_state"]
 
 
 EDGE = (
@@ -66,6 +66,12 @@ def like_a_draw(W: Tensor) -> bool:
     W = W.detach().float().cpu().reshape(len(W), -1)
     edge = float(W.std()) * (math.sqrt(W.shape[0]) + math.sqrt(W.shape[1]))
     return float(torch.linalg.matrix_norm(W - W.mean(), 2)) < EDGE * edge
+
+
+def can_stand_out(W: Tensor) -> bool:
+    """Whether a matrix of its shape would lie beyond that edge if gradients had made all of it, so that it is of rank one."""
+    m, n = len(W), W[0].numel()
+    return math.sqrt(m * n) > EDGE * (math.sqrt(m) + math.sqrt(n))
 
 
 def drawn(net: nn.Module) -> dict[str, bool | None]:

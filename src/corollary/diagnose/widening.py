@@ -107,9 +107,7 @@ def widened(net: nn.Module, reach: int = REACH, every: bool = True) -> int:
         (parent, name, m)
         for parent in net.modules()
         for name, m in parent.named_children()
-        if isinstance(m, KINDS)
-        and m.padding_mode == "zeros"
-        and (every or (_keeps_size(m) and set(m.stride) == {1}))
+        if isinstance(m, KINDS) and (every or (_keeps_size(m) and set(m.stride) == {1}))
     ]
     least = max(5, 1 + 2 * math.ceil(reach / 2 / (2 ** len(todo) - 1))) if todo else 0
     for depth, (parent, name, m) in enumerate(todo):
@@ -129,7 +127,7 @@ def _wider(m: Any, least: int, dilation: int) -> nn.Module:
         padding.append((d * (k - 1) - lost) // 2)
     made: Any = type(m)(
         m.in_channels, m.out_channels, tuple(kernel), stride=m.stride, padding=tuple(padding), dilation=tuple(spread),
-        groups=m.groups, bias=m.bias is not None,
+        groups=m.groups, bias=m.bias is not None, padding_mode=m.padding_mode,
     )  # fmt: skip
     redraw(made)
     return made
