@@ -232,7 +232,9 @@ def _from_method(method: str, heading: str) -> Callable[[Any, Dataset], Columns]
     """Return a function that calls one method on the data and makes columns of the result."""
 
     def table(model: Any, dataset: Dataset) -> Columns:
-        result = np.asarray(getattr(model, method)(dataset.X))
+        from corollary.comparison.measures import labels_for
+
+        result = np.asarray(getattr(model, method)(dataset.X, *labels_for(model, dataset)))
         if not result.size:
             must = f"the model must have found something to {method} with"
             raise errors.value(
@@ -340,7 +342,9 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None, label: str | Non
             )
         from corollary import plot
 
-        plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
+        images = np.clip(drawn, 0, 1).reshape(-1, *shape)
+        kind = config.get("data", {}).get("kind", "image" if drawn.ndim == 4 else "table")
+        plot.save(plot.image_grid(images, inverted=kind != "image"), out)
     elif out.suffix not in (".npy", ".npz") and not shape and hasattr(model, "columns_"):
         table = table_of(drawn, model.columns_)
         write_columns(out, [*table.columns], [_cells(table[name]) for name in table.columns])
