@@ -161,3 +161,17 @@ def test_codes_of_rows_of_frames_are_traversed():
     frame = pd.DataFrame({"size": RNG.normal(size=60), "town": np.repeat(["a", "b", "c"], 20)})
     vae = VAE(2, hidden_layer_sizes=(4,), training=SHORT, random_state=0).fit(frame)
     np.testing.assert_allclose(vae.traverse(frame.iloc[0], 1, 3), vae.traverse(frame.iloc[:1], 1, 3))
+
+
+def test_drawn_files_say_which_label_a_row_is_of(tmp_path):
+    import pandas as pd
+
+    from corollary.cli.using import sample_from
+
+    frame = pd.DataFrame({"size": RNG.normal(size=60), "town": np.repeat(["a", "b", "c"], 20)})
+    flow = Flow("linear", conditional=True, training=SHORT, random_state=0).fit(frame, KINDS)
+    run, out = flow.save(tmp_path / "m.safetensors"), tmp_path / "drawn.csv"
+    assert sample_from(run, 3, out, None).endswith("of bar, disc in turn")
+    assert pd.read_csv(out)["label"].tolist() == ["bar", "disc", "bar"]
+    assert "turn" not in sample_from(run, 2, out, None, "disc")
+    assert pd.read_csv(out)["label"].tolist() == ["disc", "disc"]
