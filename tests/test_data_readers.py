@@ -388,6 +388,17 @@ def test_single_images_of_other_modes(tmp_path):
     assert data.load(picture(tmp_path / "c.gif", np.zeros((4, 5, 3), np.uint8), "P")).X.shape == (1, 3, 4, 5)
 
 
+def test_deep_images_keep_their_brightness_when_they_are_scaled(tmp_path):
+    for name, side, grey in (("a", 8, 30_000), ("b", 8, 60_000), ("c", 16, 30_000), ("d", 24, 100)):
+        shaded = np.full((side, side), grey, np.uint16)
+        shaded[:2] += 1000
+        picture(tmp_path / f"{name}.png", shaded)
+    with pytest.warns(CorollaryWarning, match="2 of 4 images"):
+        X = data.load(tmp_path).X
+    assert X.dtype == np.uint16
+    np.testing.assert_array_equal(X[:, 4, 4], [30_000, 60_000, 30_000, 100])
+
+
 def test_wrong_image_folders(tmp_path, write):
     picture(tmp_path / "a" / "x.png", np.zeros((4, 5), np.uint8))
     picture(tmp_path / "z.png", np.zeros((4, 5), np.uint8))

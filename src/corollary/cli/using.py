@@ -232,7 +232,9 @@ def _from_method(method: str, heading: str) -> Callable[[Any, Dataset], Columns]
     """Return a function that calls one method on the data and makes columns of the result."""
 
     def table(model: Any, dataset: Dataset) -> Columns:
-        result = np.asarray(getattr(model, method)(dataset.X))
+        from corollary.comparison.measures import labels_for
+
+        result = np.asarray(getattr(model, method)(dataset.X, *labels_for(model, dataset)))
         if not result.size:
             must = f"the model must have found something to {method} with"
             raise errors.value(
@@ -327,7 +329,10 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None, label: str | Non
         raise errors.value(
             "sample", f"the model must be a generator ({', '.join(able)})", type(model).__name__
         )
-    drawn = draw(model, n) if label is None else model.sample(n, _class_named(model, label))
+    labels = None
+    if label is not None or getattr(model, "conditional", False):
+        labels = np.resize(model.classes_ if label is None else [_class_named(model, label)], n)
+    drawn = draw(model, n) if labels is None else model.sample(n, labels)
     if isinstance(drawn, list):
         write_columns(out, ["text"], [drawn])
         return f"{n} texts in {out}"
@@ -340,10 +345,15 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None, label: str | Non
             )
         from corollary import plot
 
-        plot.save(plot.image_grid(np.clip(drawn, 0, 1).reshape(-1, *shape)), out)
+        images = np.clip(drawn, 0, 1).reshape(-1, *shape)
+        kind = config.get("data", {}).get("kind", "image" if drawn.ndim == 4 else "table")
+        plot.save(plot.image_grid(images, inverted=kind != "image"), out)
     elif out.suffix not in (".npy", ".npz") and not shape and hasattr(model, "columns_"):
         table = table_of(drawn, model.columns_)
-        write_columns(out, [*table.columns], [_cells(table[name]) for name in table.columns])
+        names, columns = [*table.columns], [_cells(table[name]) for name in table.columns]
+        if labels is not None:
+            names, columns = [*names, config.get("data", {}).get("target") or "label"], [*columns, labels]
+        write_columns(out, names, columns)
     else:
         flat = drawn.reshape(n, -1)
         write_columns(
@@ -352,7 +362,12 @@ def sample_from(run: Path, n: int, out: Path, seed: int | None, label: str | Non
             [*flat.T],
             drawn.reshape(n, *shape) if shape else drawn,
         )
-    return f"{n} samples in {out}"
+    in_turn = (
+        f", of {', '.join(map(str, model.classes_[:n]))} in turn"
+        if labels is not None and label is None
+        else ""
+    )
+    return f"{n} samples in {out}{in_turn}"
 
 
 def _cells(column: Any) -> np.ndarray:

@@ -39,6 +39,7 @@ __all__ = ["DensityOfData", "Gaussians", "Histograms", "bits_of_plain", "grid_st
 
 MOST_LEVELS = 2**17  # a grid finer than this is taken as continuous
 KEPT = ("varies_", "first_row_", "step_", "offset_", "model_")  # fitted attributes that are written to files
+ROUNDING = 2.0**-45  # of the largest number: levels that are nearer than this are one
 TOLERANCE = 2e-6  # of the range: what rounding to 32 bits may move a value by
 
 
@@ -65,6 +66,7 @@ def grid_steps(X: np.ndarray, shared: bool = False) -> np.ndarray:
 
 def _step(levels: np.ndarray, n: int) -> float:
     """Return the greatest common divisor of the gaps between sorted values, up to rounding."""
+    levels = levels[np.append(True, np.diff(levels) > ROUNDING * np.abs(levels).max())]
     if len(levels) < 2:
         return np.nan
     gaps, span = np.diff(levels), levels[-1] - levels[0]
@@ -84,13 +86,24 @@ def _step(levels: np.ndarray, n: int) -> float:
     return float(gaps.min()) if repeated else 0.0
 
 
-def bits_of_plain(model: Any, X: np.ndarray, pixels: bool = False, seed: int = 1) -> tuple[float, float]:
-    """Return bits per dimension and mean log-likelihood (eq. 1) of a density that was fitted to data as they are."""
+def bits_of_plain(
+    model: Any, X: np.ndarray, *labels: Any, pixels: bool = False, seed: int = 1
+) -> tuple[float, float]:
+    """Return bits per dimension and mean log-likelihood (eq. 1) of a density that was fitted to data as they are.
+
+    Columns whose grid the model has found and fills with noise itself get none here. ``labels`` are those of the rows, for a
+    conditional model.
+    """
     step = grid_steps(X, pixels)
-    on_grid = step > 0
-    noise = np.random.default_rng(seed).uniform(size=X.shape) * np.where(on_grid, step, 0.0)
-    nats = float(model.score(X + noise)) + float(np.log(step[on_grid]).sum())
-    return -nats / np.log(2) / max(1, int((~np.isnan(step)).sum())), nats
+    own = np.broadcast_to(np.ravel((getattr(model, "scaling_", None) or {}).get("step", 0.0)), step.shape) > 0
+    noisy = (step > 0) & ~own
+    X = X + np.random.default_rng(seed).uniform(size=X.shape) * np.where(noisy, step, 0.0)
+    if own.any():
+        nats = -float(np.mean(model.bits_per_dimension(X, *labels))) * X.shape[1] * np.log(2)
+    else:
+        nats = float(model.score(X, *labels))
+    nats += float(np.log(step[noisy]).sum())
+    return float(-nats / np.log(2) / max(1, int((~np.isnan(step)).sum()))), nats
 
 
 class DensityOfData(BaseEstimator):

@@ -238,21 +238,27 @@ def likelihood(model: Any, held: Dataset) -> dict[str, float]:
     """
     from corollary.comparison.densities import DensityOfData, bits_of_plain
 
+    labels = labels_for(model, held)
     if held.kind not in ("table", "image"):
         return {"log-likelihood": float(model.score(held.X))}
     if isinstance(model, DensityOfData):
         nats = model.score(held.X)
         return {"bits per dimension": model.bits(nats), "log-likelihood": nats}
     if held.kind == "image" and hasattr(model, "bits_per_dimension"):
-        bits = float(np.mean(model.bits_per_dimension(held.X)))
+        bits = float(np.mean(model.bits_per_dimension(held.X, *labels)))
         return {"bits per dimension": bits, "log-likelihood": -bits * np.log(2) * np.asarray(held.X[0]).size}
     X = _dense(held.X)
     if getattr(model, "likelihood_", "") == "bernoulli" and not np.isin(X, (0, 1)).all():
         must = "a Bernoulli likelihood is a probability of zeros and ones"
         do = "`corollary compare --task density` measures it as a density."
         raise errors.value(type(model).__name__, must, "values between them", do)
-    bits, nats = bits_of_plain(model, X, pixels="image_shape" in held.extra)
+    bits, nats = bits_of_plain(model, X, *labels, pixels="image_shape" in held.extra)
     return {"bits per dimension": bits, "log-likelihood": nats}
+
+
+def labels_for(model: Any, held: Dataset) -> tuple[Any, ...]:
+    """Return the labels of the data, for a model that is conditional on labels; nothing for any other."""
+    return (held.y,) if getattr(model, "conditional", False) and held.y is not None else ()
 
 
 # --- parts and texts -------------------------------------------------------------------------------------

@@ -193,14 +193,14 @@ def fitted_to(raw: bytes, name: str, size: tuple[int, int]) -> np.ndarray:
         image = ImageOps.exif_transpose(image)
         if (image.height, image.width) == size:
             return pixels(image)
-        deep = image.mode in _DEEP
-        image = (
-            _floats(image)
-            if deep
-            else image.convert("L" if image.mode in ("1", "L") else "RGBA" if _clear(image) else "RGB")
-        )
-        values = pixels(ImageOps.fit(image, (size[1], size[0])))
-        return np.round(values).astype(np.uint16) if deep and values.max(initial=0) > 1 else values
+        if image.mode in _DEEP:
+            values = pixels(image)
+            found = np.asarray(ImageOps.fit(_floats(values), (size[1], size[0])))
+            full = 65535 if values.dtype.kind == "u" else 1
+            found = found.clip(0, full)  # bicubic edges overshoot
+            return (np.round(found) if full > 1 else found).astype(values.dtype)
+        mode = "L" if image.mode in ("1", "L") else "RGBA" if _clear(image) else "RGB"
+        return pixels(ImageOps.fit(image.convert(mode), (size[1], size[0])))
 
     return open_picture(raw, name, fit)  # type: ignore[no-any-return]
 
@@ -257,10 +257,10 @@ def _clear(image: Any) -> bool:
     return image.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
 
 
-def _floats(image: Any) -> Any:
+def _floats(values: np.ndarray) -> Any:
     from PIL import Image
 
-    return Image.fromarray(np.asarray(image).astype(np.float32))
+    return Image.fromarray(values.astype(np.float32))
 
 
 def _deep(values: np.ndarray) -> np.ndarray:

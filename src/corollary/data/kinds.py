@@ -134,7 +134,12 @@ def _pixels(images: np.ndarray, owner: str, bounded: bool) -> np.ndarray:
         raise errors.kind(owner, "pixels must be uint8, uint16 or float in [0, 1]", str(images.dtype), do)
     low, high = float(images.min()), float(images.max())
     if not np.isfinite([low, high]).all():  # a NaN or infinity anywhere reaches the minimum or maximum
-        raise errors.value(owner, "pixels must be finite", "NaN or infinity")
+        raise errors.value(
+            owner,
+            "pixels must be finite",
+            "NaN or infinity",
+            "Leave those images out, or fill in the pixels.",
+        )
     if bounded and not (low >= 0 and high <= 1):
         full = 255 if 16 < high <= 255 else high  # a brightest pixel of 200 is still one of 256 levels
         do = (

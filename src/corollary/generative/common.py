@@ -3,12 +3,16 @@
 A model here learns from a table or from images, whichever it is given; with ``conditional=True`` also from labels. It works
 on scaled, dequantised data (:mod:`corollary.generative.scaling`), and what it says and draws is about the data as given.
 A subclass learns its scaling in ``_measure(data)`` and writes ``_objective(module, batch)``, ``_module()`` from
-``sample_shape_`` and ``n_classes_``, and ``_draw(n, labels, rng)``.
+``sample_shape_`` and ``n_classes_``, and ``_draw(n, labels, rng, *, step)``, which calls ``step()`` after each of its
+``_passes()``. Draws are made in parts of ``_together`` samples, so that memory grows with what is returned only.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +24,7 @@ from corollary import errors
 from corollary.base import Data, Generator, as_tensor
 from corollary.data import kinds
 from corollary.engine.batches import TensorBatches
+from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.generative.scaling import Scaling
 from corollary.gradient import GradientTrained
@@ -46,6 +51,7 @@ class GenerativeModel(Generator, GradientTrained):
         "scaling_": Maybe(Record(Either(Plain(), *(Array(*(None,) * sides) for sides in range(5))))),
     }
     conditional: bool = False  # a parameter of the models that take labels
+    _together: ClassVar[int] = CHUNK  # samples that are drawn at a time
 
     def fit(self, X, y=None, *, validation=None):
         """Learn from a table (n, d) or images (n, h, w) or (n, c, h, w); labels y count if ``conditional``.
@@ -93,7 +99,12 @@ class GenerativeModel(Generator, GradientTrained):
         if y is None:
             do = "Pass y to fit, or set conditional=False."
             raise errors.value(name, "conditional=True needs labels", "y=None", do)
-        self.classes_, codes = np.unique(check_target(self, X, y), return_inverse=True)
+        y = check_target(self, X, y)
+        if y.dtype.kind == "f" and (y != y.round()).any():
+            got = f"{len(np.unique(y))} different numbers with fractions"
+            do = "Bin them, or pass y.astype(str) if each is a class."
+            raise errors.value(name, "conditional=True needs labels that name classes", got, do)
+        self.classes_, codes = np.unique(y, return_inverse=True)
         return codes.astype(np.int64)
 
     def _known_y(self, X: Any, y: Any) -> Any:
@@ -212,13 +223,41 @@ class GenerativeModel(Generator, GradientTrained):
     def _sample(
         self, n: int, rng: np.random.Generator, codes: Tensor | None = None, **how: Any
     ) -> np.ndarray:
-        with torch.inference_mode():
-            z = self._draw(n, codes, rng, **how)
-            x = self._scaling.backward(z.reshape(n, *self.sample_shape_))
-        found = finite(self, x.cpu().numpy())
-        return found.clip(0, 1) if len(self.sample_shape_) == 3 else found
+        device, found = next(self.module_.parameters()).device, []
+        with torch.inference_mode(), self._progress(n, self._passes(**how)) as step:
+            for rows in self._parts(n):
+                label = None if codes is None else codes[rows].to(device)
+                z = self._draw(rows.stop - rows.start, label, rng, step=step, **how)
+                x = self._scaling.backward(z.reshape(-1, *self.sample_shape_))
+                found.append(finite(self, x.cpu().numpy()))
+        drawn = np.concatenate(found)
+        return drawn.clip(0, 1) if len(self.sample_shape_) == 3 else drawn
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
+    def _parts(self, n: int) -> Iterator[slice]:
+        """Yield the samples that are drawn together."""
+        for begin in range(0, n, self._together):
+            yield slice(begin, min(n, begin + self._together))
+
+    @contextmanager
+    def _progress(self, n: int, passes: int) -> Iterator[Callable[[], None]]:
+        """Yield a function to call after each of the passes over every part of n samples; it moves a progress bar."""
+        done = itertools.count(1)
+        with current().bar(type(self).__name__, passes * -(-n // self._together), 0) as show:
+            yield lambda: show({"step": next(done)})
+
+    def _passes(self, **how: Any) -> int:
+        """Return how many steps a part of the samples takes."""
+        return 1
+
+    def _draw(
+        self,
+        n: int,
+        labels: Tensor | None,
+        rng: np.random.Generator,
+        *,
+        step: Callable[[], None],
+        **how: Any,
+    ) -> Tensor:
         """Return n samples in the scaled space; ``how`` is what the model's own ``sample`` passes on."""
         raise NotImplementedError
 
@@ -252,6 +291,7 @@ class ExactDensity:
         """
         X = self._query(X)  # type: ignore[attr-defined]
         rng = np.random.default_rng(0)
+        n_draws = n_draws if self._scaling.step.any() else 1  # type: ignore[attr-defined]
         noises = rng.random((n_draws, *self.sample_shape_))  # type: ignore[attr-defined]
         found = np.mean([self._log_prob(X, y, u) for u in noises], axis=0)
         return self._scaling.bits(found, self.n_features_in_)  # type: ignore[attr-defined]

@@ -51,7 +51,7 @@ Columns of tables are dequantised: of few rows the exact values would be learned
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -65,17 +65,15 @@ from torch import Tensor, nn
 from corollary import errors
 from corollary.base import Data, Density
 from corollary.engine.batches import Batch
-from corollary.engine.run import current
 from corollary.engine.training import Training
 from corollary.generative.common import GenerativeModel
 from corollary.generative.denoisers import denoiser
 from corollary.shapes import Array, Number
-from corollary.validation import as_given, check_count
+from corollary.validation import as_given, check_count, finite
 
 __all__ = ["DDPM", "Levels", "betas", "even_noise", "log_cell", "noisy", "strata"]
 
 WITHOUT_LABEL = 0.1  # share of the samples that are learned without their label, for eq. 6
-TOGETHER = 512  # samples drawn at a time
 BEYOND = 1.5  # how far drawn numbers may lie outside the range of the training data
 GROWTH = 1.25  # ratio of the levels that one term of the bound stands for
 TINY = 1e-12  # least mean squared error
@@ -200,7 +198,8 @@ class DDPM(Density, GenerativeModel):
     Notes
     -----
     ``score_samples`` is the bound (5) on the log-density of the data as given, of steps with the variances (7), with some forty
-    terms of the sum standing for their neighbours. A step of drawing costs one pass through the network.
+    terms of the sum standing for their neighbours; of a conditional model given the labels that are passed. A step of drawing
+    costs one pass through the network. ``complete`` draws what is missing of samples (in-painting).
 
     References
     ----------
@@ -218,6 +217,7 @@ class DDPM(Density, GenerativeModel):
     (3, 4)
     """
 
+    _together = 512
     _fitted = {"largest_": Number(), "errors_": Array(None, 2, "n_features_in_", low=0)}
     _training_defaults = {
         "epochs": 200,
@@ -315,11 +315,13 @@ class DDPM(Density, GenerativeModel):
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def _predict_noise(self, x: Tensor, t: int, label: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _predict_noise(
+        self, x: Tensor, t: int, label: Tensor | None, guided: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """Return the predicted x0 and epsilon at level t, guided by eq. 6."""
         at = torch.full((1,), t, device=x.device)  # the same for all
         out = self.module_(x, at, label)
-        if label is not None and self.guidance:
+        if label is not None and guided and self.guidance:
             out = (1 + self.guidance) * out - self.guidance * self.module_(x, at, None)
         x0 = self._levels.both(out, x, t, self.prediction)[0].clamp(-self.largest_, self.largest_)
         kept = float(self._levels.kept[t])
@@ -363,16 +365,20 @@ class DDPM(Density, GenerativeModel):
             raise errors.value("DDPM", must, steps, "Fit with more n_steps, or take fewer.")
         return int(steps)
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
+    def _passes(self, *, steps: int = 0, ancestral: bool = False, **how: Any) -> int:
+        return self.n_steps if ancestral else steps or self.sampling_steps
+
+    def _draw(
+        self,
+        n: int,
+        labels: Tensor | None,
+        rng: np.random.Generator,
+        *,
+        step: Callable[[], None],
+        **how: Any,
+    ) -> Tensor:
         how = {"steps": self.sampling_steps, "eta": 0.0, "ancestral": False, **how}
-        parts, levels = [], self.n_steps if how["ancestral"] else how["steps"]
-        with current().bar(type(self).__name__, levels * -(-n // TOGETHER), 0) as show:
-            for begin in range(0, n, TOGETHER):  # memory does not grow with n
-                part = slice(begin, min(n, begin + TOGETHER))
-                label = None if labels is None else labels[part]
-                x = self._noise((part.stop - part.start, *self.sample_shape_), rng)
-                parts.append(self._denoised(x, label, rng, **how, show=show, done=len(parts) * levels))
-        return torch.cat(parts)
+        return self._denoised(self._noise((n, *self.sample_shape_), rng), labels, rng, step=step, **how)
 
     def _denoised(
         self,
@@ -384,15 +390,11 @@ class DDPM(Density, GenerativeModel):
         eta: float,
         ancestral: bool,
         known: Any = None,
-        show: Any = None,
-        done: int = 0,
+        step: Callable[[], None] = lambda: None,
     ) -> Tensor:
-        """Return x without its noise; ``known`` is (mask, x0) of what is given, put in again at every level.
-
-        ``show`` is told of every step, with ``done`` of them behind it.
-        """
+        """Return x without its noise; ``known`` is (mask, x0) of what is given, put in again at every level."""
         levels = self._levels
-        for count, (t, s) in enumerate(self._times(self.n_steps if ancestral else steps), done + 1):
+        for t, s in self._times(self.n_steps if ancestral else steps):
             x0, epsilon = self._predict_noise(x, t, label)
             z = self._noise(tuple(x.shape), rng) if (ancestral or eta) and s >= 0 else None
             if ancestral:
@@ -404,12 +406,13 @@ class DDPM(Density, GenerativeModel):
                 mask, given = known
                 kept = torch.full((len(x),), float(levels.kept[s]) if s >= 0 else 1.0, device=x.device)
                 x = torch.where(mask, noisy(given, self._noise(tuple(x.shape), rng), kept), x)
-            if show is not None:
-                show({"step": count})
+            step()
         return x
 
     def complete(self, X, mask, *, label=None, steps=None):
         """Return samples whose entries under ``mask`` are kept and whose others are drawn to fit (in-painting).
+
+        Images come back with pixels in [0, 1].
 
         Parameters
         ----------
@@ -426,27 +429,40 @@ class DDPM(Density, GenerativeModel):
         given, mask = self._known(X, mask)
         rng = self._rng()
         codes = self._codes(label, len(given), rng)
-        with torch.inference_mode():
-            z0 = self._scaling.forward(self._noise((0,), rng).new_tensor(given))[0]
-            known = (torch.from_numpy(mask.copy()).to(z0.device), z0)
-            z = self._denoised(
-                self._noise(given.shape, rng),
-                codes,
-                rng,
-                steps=self._steps(steps),
-                eta=1.0,
-                ancestral=False,
-                known=known,
-            )
-            x = self._scaling.backward(z).cpu().numpy()
+        how: dict[str, Any] = {"steps": self._steps(steps), "eta": 1.0, "ancestral": False}
+        found = []
+        with torch.inference_mode(), self._progress(len(given), how["steps"]) as step:
+            for rows in self._parts(len(given)):
+                z0 = self._scaling.forward(self._noise((0,), rng).new_tensor(given[rows]))[0]
+                known = (torch.from_numpy(mask[rows].copy()).to(z0.device), z0)
+                label = None if codes is None else codes[rows].to(z0.device)
+                noise = self._noise(tuple(z0.shape), rng)
+                z = self._denoised(noise, label, rng, known=known, step=step, **how)
+                found.append(self._scaling.backward(z).cpu().numpy())
+        x = np.concatenate(found)
         x = x.clip(0, 1) if x.ndim == 4 else x
         return as_given(X, np.where(mask, given, x).astype(given.dtype).reshape(np.shape(X)))
 
     # --- the bound ---------------------------------------------------------------------------------------
 
-    def _log_prob(self, X: np.ndarray) -> np.ndarray:
-        codes = self.classes_[0] if self.conditional else None
-        return self._mapped(X, lambda z, log_det, label: self._bound(z) + log_det, codes)
+    def score_samples(self, X, y=None):
+        """Return the bound (5) on the log-density of each sample, in nats.
+
+        Of a conditional model it is the bound given the labels y, without guidance; without y that of the model without labels.
+        """
+        return as_given(X, finite(self, self._log_prob(self._query(X), y), log=True))
+
+    def score(self, X, y=None):
+        """Return the mean of :meth:`score_samples`; labels count if the model is conditional."""
+        found = self._log_prob(self._query(X), y if self.conditional else None)
+        return float(np.mean(found, dtype=np.float64))
+
+    def _log_prob(self, X: np.ndarray, y: Any = None) -> np.ndarray:
+        told = y is not None
+        codes = self.classes_[0] if self.conditional and not told else y
+        return self._mapped(
+            X, lambda z, log_det, label: self._bound(z, label if told else None) + log_det, codes
+        )
 
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
@@ -470,22 +486,22 @@ class DDPM(Density, GenerativeModel):
         """Return guesses moved towards the grid, eq. 9."""
         return [self._scaling.nearby(guess, error) for guess in guesses]
 
-    def _guesses(self, x0: Tensor) -> Iterator[tuple[int, int, list[Tensor]]]:
+    def _guesses(self, x0: Tensor, label: Tensor | None = None) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
         draws, generator = _draws(x0[0].numel()), _even()
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
             kept = self._levels.kept[t].expand(len(x0)).to(x0)
             seen = (noisy(x0, noise.expand_as(x0), kept) for noise in even_noise(draws, x0, generator))
-            yield t, end - begin, [self._predict_noise(x, t, None)[0] for x in seen]
+            yield t, end - begin, [self._predict_noise(x, t, label, guided=False)[0] for x in seen]
 
-    def _bound(self, x0: Tensor) -> Tensor:
+    def _bound(self, x0: Tensor, label: Tensor | None = None) -> Tensor:
         """Return eq. 5 for scaled samples; a term in the middle of some levels stands for all of them."""
         last = float(self._levels.kept[-1])
         total = -0.5 * (last * x0.square() - last - math.log(1 - last)).flatten(1).sum(1)
         cells = self._scaling.cells(x0) if x0.ndim == 4 else (x0, x0, torch.zeros_like(x0))
         errors = torch.tensor(self.errors_).to(x0).reshape(-1, 2, *x0.shape[1:])
-        for (t, count, guesses), (plain, moved) in zip(self._guesses(x0), errors):
+        for (t, count, guesses), (plain, moved) in zip(self._guesses(x0, label), errors):
             if (moved < plain).any():
                 pairs = zip(guesses, self._nearby(guesses, plain))
                 guesses = [torch.where(moved < plain, near, guess) for guess, near in pairs]
@@ -497,9 +513,9 @@ class DDPM(Density, GenerativeModel):
                 total = total + torch.stack(logs).mean(0).flatten(1).sum(1)
         return total
 
-    def bits_per_dimension(self, X):
+    def bits_per_dimension(self, X, y=None):
         """Return the bound in bits per dimension of each sample; data on a grid count as discrete."""
-        return self._scaling.bits(np.asarray(self._log_prob(self._query(X))), self.n_features_in_)
+        return self._scaling.bits(np.asarray(self._log_prob(self._query(X), y)), self.n_features_in_)
 
 
 def log_cell(

@@ -21,6 +21,7 @@ half of the channels leave for the end (multi-scale): they need no further layer
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -137,7 +138,7 @@ class FlowModule(nn.Module):
         """Return labels as indicators."""
         if label is None:
             return None
-        return nn.functional.one_hot(label, self.n_classes).to(like.dtype)
+        return nn.functional.one_hot(label, self.n_classes).to(like)
 
     def forward(self, x: Tensor, label: Tensor | None = None) -> Tensor:
         """Return the log-density of scaled samples, eq. 1."""
@@ -362,8 +363,18 @@ class Flow(Transformer, ExactDensity, GenerativeModel):
     def _blank(self, label: Tensor | None, like: Tensor) -> Tensor | None:
         return None if label is None else like.new_zeros(1, self.n_classes_)
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
-        return self._invert(self._noise((n, self.n_features_in_), rng), labels)
+    def _draw(
+        self,
+        n: int,
+        labels: Tensor | None,
+        rng: np.random.Generator,
+        *,
+        step: Callable[[], None],
+        **how: Any,
+    ) -> Tensor:
+        found = self._invert(self._noise((n, self.n_features_in_), rng), labels)
+        step()
+        return found
 
     @property
     def _n_features_out(self) -> int:

@@ -40,7 +40,7 @@ from corollary.engine.batches import Batch, TensorBatches
 from corollary.engine.player import Player
 from corollary.engine.training import Training
 from corollary.generative.adversaries import Adversaries
-from corollary.generative.common import CHUNK, GenerativeModel
+from corollary.generative.common import GenerativeModel
 from corollary.metrics.neighbours import Balls
 from corollary.validation import as_given
 
@@ -300,13 +300,18 @@ class GAN(GenerativeModel):
 
     # --- samples and scores ------------------------------------------------------------------------------
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
-        z, parts = self._noise((n, self.latent), rng), []
-        labels = None if labels is None else labels.to(z.device)
-        for begin in range(0, n, CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            parts.append(self.module_.generator(z[rows], None if labels is None else labels[rows]))
-        return torch.cat(parts)
+    def _draw(
+        self,
+        n: int,
+        labels: Tensor | None,
+        rng: np.random.Generator,
+        *,
+        step: Callable[[], None],
+        **how: Any,
+    ) -> Tensor:
+        made: Tensor = self.module_.generator(self._noise((n, self.latent), rng), labels)
+        step()
+        return made
 
     def discriminate(self, X, y=None):
         """Return the critic's output for samples: the probability of being real, eq. 2, or the potential of eq. 5."""

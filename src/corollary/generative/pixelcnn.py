@@ -18,6 +18,7 @@ levels are alike. To draw, the factors are used one after the other; what is kno
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -39,7 +40,6 @@ from corollary.validation import as_given
 
 __all__ = ["PixelCNN", "levels_in", "logistic_mixture"]
 
-TOGETHER = 256  # images scored or drawn at a time
 SEEN = 2_000_000  # pixels that are looked at for the number of levels
 SHARPEST = -7.0  # smallest log-scale of a logistic, in units of half the range
 
@@ -116,7 +116,8 @@ class PixelCNN(ExactDensity, GenerativeModel):
     Notes
     -----
     ``score_samples`` is the log-probability, eq. 1, of images rounded to the levels. An image of N pixels costs one pass; drawing
-    computes for each pixel only what is new, which in all is about as much arithmetic as one pass.
+    computes for each pixel only what is new, which in all is about as much arithmetic as one pass. ``complete`` draws the
+    rest of images of which some pixels are known.
 
     References
     ----------
@@ -136,7 +137,8 @@ class PixelCNN(ExactDensity, GenerativeModel):
 
     input = "image"
     also = ()
-    _fitted = {"levels_": Count(2, 256)}
+    _together = 256  # images scored or drawn at a time
+    _fitted = {"levels_": Count(2, 257)}
     _training_defaults = {
         "epochs": 100,
         "learning_rate": 2e-3,
@@ -222,8 +224,7 @@ class PixelCNN(ExactDensity, GenerativeModel):
         labels, parts = self._codes(y, len(X)), []
         device = next(self.module_.parameters()).device
         with torch.inference_mode():
-            for begin in range(0, len(X), TOGETHER):
-                rows = slice(begin, begin + TOGETHER)
+            for rows in self._parts(len(X)):
                 label = None if labels is None else labels[rows].to(device)
                 parts.append(self._log_mass(self.module_, self._quantised(X[rows]).to(device), label).cpu())
         return torch.cat(parts).numpy()
@@ -245,20 +246,20 @@ class PixelCNN(ExactDensity, GenerativeModel):
         self, n: int, rng: np.random.Generator, codes: Tensor | None = None, known: Any = None, **how: Any
     ) -> np.ndarray:
         like, parts = next(self.module_.parameters()), []
-        with torch.inference_mode():
-            for begin in range(0, n, TOGETHER):
-                rows = slice(begin, min(n, begin + TOGETHER))
-                u = torch.from_numpy(rng.random((rows.stop - begin, *self.sample_shape_))).to(like)
+        with torch.inference_mode(), self._progress(n, self.n_features_in_) as step:
+            for rows in self._parts(n):
+                u = torch.from_numpy(rng.random((rows.stop - rows.start, *self.sample_shape_))).to(like)
                 label = None if codes is None else codes[rows].to(like.device)
                 given = None if known is None else tuple(part[rows].to(like.device) for part in known)
-                x = self.module_.draw(u, self._chooser(u, given), label)
+                x = self.module_.draw(u, self._chooser(u, given, step), label)
                 parts.append(((x + 1) / 2 * (self.levels_ - 1)).round().cpu())
         return (torch.cat(parts) / (self.levels_ - 1)).numpy()
 
-    def _chooser(self, u: Tensor, known: Any) -> Any:
+    def _chooser(self, u: Tensor, known: Any, step: Callable[[], None] = lambda: None) -> Any:
         """Return the function that draws a value by its uniform number, or takes the known one."""
 
         def choose(out: Tensor, i: int, j: int, k: int) -> Tensor:
+            step()
             below = self._masses(out).cumsum(1) < u[:, k, i, j, None]
             drawn = below.sum(1).clamp_max(self.levels_ - 1)
             if known is not None:
@@ -272,7 +273,7 @@ class PixelCNN(ExactDensity, GenerativeModel):
         """Return images whose pixels under ``mask`` are kept and whose others are drawn, given all pixels before them.
 
         Exact for known pixels that come before the unknown ones, such as an upper half; known pixels that come after them
-        are kept, but do not influence what is drawn before.
+        are kept, but do not influence what is drawn before. Images come back with pixels in [0, 1].
 
         Parameters
         ----------

@@ -26,6 +26,7 @@ whose paths bend only where the data are not normal, so that few steps are enoug
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -47,7 +48,6 @@ from corollary.validation import as_given, check_count
 __all__ = ["ScoreModel", "ScoreNetwork", "divergence", "score_loss"]
 
 KINDS: dict[str, type[SDE]] = {"ve": VE, "vp": VP}
-TOGETHER = 512  # samples drawn at a time
 EXACT = 64  # features up to which the implicit loss is computed
 FEW = 16  # features up to which the trace of a likelihood is exact
 SLICES = 2  # directions that stand for the trace of more features, others in every pass
@@ -181,6 +181,7 @@ class ScoreModel(ExactDensity, GenerativeModel):
     ((150, 4), (3, 4))
     """
 
+    _together = 512
     _training_defaults = {
         "epochs": 200,
         "learning_rate": 1e-3,
@@ -338,37 +339,50 @@ class ScoreModel(ExactDensity, GenerativeModel):
         codes = self._codes(label, n_samples, rng)
         return self._sample(n_samples, rng, codes, method=method, steps=int(steps))
 
-    def _draw(self, n: int, labels: Tensor | None, rng: np.random.Generator, **how: Any) -> Tensor:
-        how = {"method": "sde", "steps": self.sampling_steps, **how}
-        parts = []
-        for begin in range(0, n, TOGETHER):  # memory does not grow with n
-            rows = slice(begin, min(n, begin + TOGETHER))
-            shape = (rows.stop - begin, *self.sample_shape_)
-            label = None if labels is None else labels[rows].to(next(self.module_.parameters()).device)
-            parts.append(self._drawn(shape, label, rng, **how))
-        return torch.cat(parts)
+    def _passes(self, *, method: str = "sde", steps: int = 0, **how: Any) -> int:
+        steps = steps or self.sampling_steps
+        return {"sde": 1, "ode": 4, "langevin": LANGEVIN[1]}[method] * steps
 
-    def _drawn(
-        self, shape: tuple[int, ...], label: Tensor | None, rng: np.random.Generator, method: str, steps: int
+    def _draw(
+        self,
+        n: int,
+        labels: Tensor | None,
+        rng: np.random.Generator,
+        *,
+        step: Callable[[], None],
+        method: str = "sde",
+        steps: int = 0,
     ) -> Tensor:
+        steps, shape = steps or self.sampling_steps, (n, *self.sample_shape_)
         if method == "langevin":
-            return self._langevin(shape, label, rng, steps)
+            return self._langevin(shape, labels, rng, steps, step)
         sde = self._sde
         times = sde.times(steps)
         x = sde.top(times[-1]) * self._noise(shape, rng)
         if method == "ode":
-            (x,) = integrate(lambda x, t: (self._flow(x, t, label),), (x,), times[::-1])
+
+            def flow(x: Tensor, t: float) -> tuple[Tensor, ...]:
+                step()
+                return (self._flow(x, t, labels),)
+
+            (x,) = integrate(flow, (x,), times[::-1])
         else:
 
             def score(x: Tensor, t: float) -> Tensor:
+                step()
                 a = sde.scale(t)
-                return self._score(x / a, sde.sigma(t), label) / a
+                return self._score(x / a, sde.sigma(t), labels) / a
 
             x = reverse(sde, score, x, times, lambda: self._noise(shape, rng))
-        return self._denoised(x / sde.scale(times[0]), label)
+        return self._denoised(x / sde.scale(times[0]), labels)
 
     def _langevin(
-        self, shape: tuple[int, ...], label: Tensor | None, rng: np.random.Generator, steps: int
+        self,
+        shape: tuple[int, ...],
+        label: Tensor | None,
+        rng: np.random.Generator,
+        steps: int,
+        step: Callable[[], None],
     ) -> Tensor:
         share, repeats = LANGEVIN
         x = math.sqrt(1 + self.max_noise**2) * self._noise(shape, rng)
@@ -376,6 +390,7 @@ class ScoreModel(ExactDensity, GenerativeModel):
             alpha = share * sigma**2
             for _ in range(repeats):
                 x = x + alpha / 2 * self._score(x, sigma, label) + math.sqrt(alpha) * self._noise(shape, rng)
+                step()
         return self._denoised(x, label)
 
     def _denoised(self, x: Tensor, label: Tensor | None) -> Tensor:

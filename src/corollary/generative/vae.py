@@ -55,7 +55,7 @@ from corollary.linear.pca_solvers import moments
 from corollary.nn.activations import ACTIVATIONS, ALIASES
 from corollary.nn.mlp import MLP
 from corollary.shapes import Array, Count, Maybe, Number, Text
-from corollary.validation import check_sizes
+from corollary.validation import check_count, check_sizes, to_numpy
 
 __all__ = ["VAE", "elbo", "gaussian_kl"]
 
@@ -248,7 +248,9 @@ class VAE(Transformer, Density, GenerativeModel):
 
     Notes
     -----
-    ``score_samples`` is the importance-weighted bound (4), a lower estimate of the log-likelihood.
+    ``score_samples`` is the importance-weighted bound (4), a lower estimate of the log-likelihood. ``interpolate`` and
+    ``traverse`` show what codes stand for. ``sample`` gives the decoder's mean for drawn codes, with noise if "gaussian": of
+    images the expected grey, not a level.
     A Gaussian likelihood has one noise for all columns, so one with large numbers (incomes beside ages) outweighs the others:
     standardise the columns where each counts as much.
     An epoch costs O(n * number of weights).
@@ -284,7 +286,7 @@ class VAE(Transformer, Density, GenerativeModel):
     }
     _fitted = {
         "likelihood_": Text(),
-        "levels_": Maybe(Count(2, 256)),
+        "levels_": Maybe(Count(2, 257)),
         "centre_": Array("n_features_in_"),
         "unit_": Number(),
     }
@@ -407,17 +409,30 @@ class VAE(Transformer, Density, GenerativeModel):
 
     def interpolate(self, a, b, n=8):
         """Return n samples on the way from a to b, decoded from the straight line between their codes."""
-        ends = np.asarray(self.transform(np.stack([np.asarray(a), np.asarray(b)])))
+        check_count(self, "n", n)
+        ends = [self._code(end, name) for end, name in ((a, "a"), (b, "b"))]
         share = np.linspace(0, 1, n)[:, None]
         return self.inverse_transform((1 - share) * ends[0] + share * ends[1])
 
     def traverse(self, x, unit, n=8, span=3.0):
         """Return n samples like x whose code number ``unit`` goes from -span to span (latent traversal)."""
-        if not 0 <= unit < self.latent:
+        check_count(self, "n", n)
+        if not isinstance(unit, int | np.integer) or not 0 <= unit < self.latent:
             raise value("VAE", f"unit must lie between 0 and {self.latent - 1}", unit)
-        Z = np.repeat(np.asarray(self.transform(np.asarray(x)[None])), n, axis=0)
+        Z = np.repeat(self._code(x, "x")[None], n, axis=0)
         Z[:, unit] = np.linspace(-span, span, n)
         return self.inverse_transform(Z)
+
+    def _code(self, x: Any, name: str) -> np.ndarray:
+        """Return the code (latent,) of one sample: a row, an image, or a row of a frame."""
+        check_is_fitted(self)
+        x = x.to_frame().T.infer_objects() if hasattr(x, "to_frame") else x
+        given = x if hasattr(x, "columns") else np.asarray(to_numpy(x))[None]
+        images = len(self.sample_shape_) == 3
+        if len(given) != 1 or np.ndim(given) not in ((3, 4) if images else (2,)):
+            must = f"{name} must be one {'image' if images else 'row'} like those of fit"
+            raise value("VAE", must, f"shape {np.shape(x)}", "Pass X[i].")
+        return np.asarray(self.transform(given))[0]
 
     def _log_prob(self, X: np.ndarray) -> np.ndarray:
         # Every row sees the same draws, so that its score does not depend on its neighbours.

@@ -125,10 +125,10 @@ def moments(X: Any) -> tuple[Tensor, float]:
     n = X.shape[0]
     if isinstance(X, Source):
         found = moments_of(X, diagonal=True)
-        return torch.from_numpy(found.mean), float(found.scatter.sum()) / (n - 1)
+        return torch.from_numpy(found.mean), float(found.scatter.sum()) / max(n - 1, 1)
     if sparse.issparse(X):
         mean, variance = mean_variance_axis(X, axis=0)
-        return as_tensor(mean), float(variance.sum(dtype=np.float64)) * n / (n - 1)
+        return as_tensor(mean), float(variance.sum(dtype=np.float64)) * n / max(n - 1, 1)
     run = current()
     rows = as_tensor(X[run.shard(n)])
     mean = _mean(rows, n)
@@ -136,7 +136,7 @@ def moments(X: Any) -> tuple[Tensor, float]:
     total = second - n * float(mean @ mean)
     if total < second / (1 + MEAN_HEAVY):  # cancelled: once more, centred
         total = float(run.sum(torch.tensor(sum_of_squares(rows - mean.to(rows.dtype)), dtype=torch.float64)))
-    return mean.to(rows.dtype), total / (n - 1)
+    return mean.to(rows.dtype), total / max(n - 1, 1)
 
 
 def _mean(rows: Tensor, n: int, chunk: int = 4096) -> Tensor:

@@ -183,8 +183,13 @@ def regions(found: Any) -> Figure:
     return figure
 
 
-def image_grid(images: Any, columns: int = 10, titles: Sequence[str] | None = None) -> Figure:
-    """Return images ``(n, h, w)`` or ``(n, c, h, w)`` as a grid; each is scaled to its own range unless in [0, 1]."""
+def image_grid(
+    images: Any, columns: int = 10, titles: Sequence[str] | None = None, *, inverted: bool = True
+) -> Figure:
+    """Return images ``(n, h, w)`` or ``(n, c, h, w)`` as a grid; each is scaled to its own range unless in [0, 1].
+
+    ``inverted`` shows 0 as white where there is one channel, as ink on paper; pictures as they are to be looked at are not.
+    """
     images = np.asarray(images)
     if images.ndim == 4:
         images = images[:, 0] if images.shape[1] == 1 else images[:, :3].transpose(0, 2, 3, 1)
@@ -196,19 +201,18 @@ def image_grid(images: Any, columns: int = 10, titles: Sequence[str] | None = No
     for i, image in enumerate(images):
         axes = figure.add_subplot(rows, columns, i + 1)
         limits = {"vmin": 0, "vmax": 1} if bounded else {}
-        axes.imshow(image, cmap="gray_r", **limits)
+        axes.imshow(image, cmap="gray_r" if inverted else "gray", **limits)
         axes.set_axis_off()
         if titles is not None:
             axes.set_title(titles[i], fontsize=6)
     return figure
 
 
-def pairs(before: Any, after: Any, shape: tuple[int, ...], n: int = 10) -> Figure:
+def pairs(before: Any, after: Any, shape: tuple[int, ...], n: int = 10, *, inverted: bool = True) -> Figure:
     """Return the first ``n`` rows of ``before`` above those of ``after``, as images of this shape."""
     both = np.concatenate([np.asarray(before)[:n], np.asarray(after)[:n]]).reshape(-1, *shape)
-    return image_grid(
-        np.clip(both, 0, 1) if np.asarray(before).max() <= 1 else both, columns=min(n, len(before))
-    )
+    both = np.clip(both, 0, 1) if np.asarray(before).max() <= 1 else both
+    return image_grid(both, columns=min(n, len(before)), inverted=inverted)
 
 
 def series(waves: Sequence[Any], forecasts: Sequence[Any] | None = None) -> Figure:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from corollary import plot
+from corollary.comparison.measures import image_shape, labels_for
 from corollary.data.dataset import Dataset
 from corollary.data.kinds import check_images
 from corollary.data.labels import as_names
@@ -45,18 +46,21 @@ def _grouped(model: Any, dataset: Dataset) -> Iterator[Section]:
 
 
 def _coded(model: Any, dataset: Dataset) -> Iterator[Section]:
-    codes = model.transform(dataset.X)
+    given = labels_for(model, dataset)
+    codes = model.transform(dataset.X, *given)
     if isinstance(codes, np.ndarray) and codes.ndim == 2 and codes.shape != np.shape(dataset.X):
         labels = dataset.y if dataset.y is not None and len(np.unique(dataset.y)) <= 50 else None
         yield "Codes", "Each sample's features, in their two leading directions.", plot.codes(codes, labels)
-    shape = dataset.extra.get("image_shape")
+    shape = image_shape(dataset)
     if shape and hasattr(model, "inverse_transform"):
-        again = model.inverse_transform(model.transform(dataset.X[:10]))
-        yield (
-            "Reconstructions",
-            "Samples above, what is left of them below.",
-            plot.pairs(dataset.X, again, shape),
-        )
+        some = dataset.X[:10]
+        given = tuple(y[:10] for y in given)
+        again = model.inverse_transform(model.transform(some, *given), *given)
+        pictures = dataset.kind == "image"
+        before = check_images(some, "report") if pictures else some
+        shape = again.shape[1:] if again.ndim == 4 else shape
+        picture = plot.pairs(before, again, shape, inverted=not pictures)
+        yield "Reconstructions", "Samples above, what is left of them below.", picture
 
 
 def _topics(model: Any, dataset: Dataset) -> Iterator[Section]:
@@ -98,7 +102,7 @@ def _segmented(model: Any, dataset: Dataset) -> Iterator[Section]:
             _as_grey(np.asarray(dataset.y[:8]).reshape(len(shown), *shown.shape[2:]), model.classes_, shown),
         )
         text = "Images, the classes of their pixels, and the classes found."
-    yield "Masks", text, plot.image_grid(np.concatenate(rows), columns=len(shown))
+    yield "Masks", text, plot.image_grid(np.concatenate(rows), columns=len(shown), inverted=False)
     if dataset.y is not None:
         yield from _pixels_by_class(model, dataset)
 
@@ -129,7 +133,7 @@ def _pixels_by_class(model: Any, dataset: Dataset) -> Iterator[Section]:
     yield (
         "Worst cases",
         Table(text, headings, named),
-        plot.image_grid(np.concatenate(parts), columns=len(worst)),
+        plot.image_grid(np.concatenate(parts), columns=len(worst), inverted=False),
     )
 
 
@@ -191,15 +195,15 @@ def _drawn(model: Any, dataset: Dataset) -> Iterator[Section]:
     if {"coverage", "near"} <= set(last):
         text = f"{last['coverage']:.0%} of the data have a drawn sample among their nearest neighbours (few: modes are missing); "
         yield "Coverage", text + f"{last['near']:.0%} of the drawn samples lie among the data.", None
-    shape = dataset.extra.get("image_shape")
+    shape = image_shape(dataset)
     drawn = np.asarray(model.sample(40 if dataset.kind != "sequence" else 4))
     if dataset.kind == "sequence":
         yield "Samples", "Drawn from the model.", plot.series(drawn)
     elif shape:
-        images = (
-            np.clip(drawn.reshape(-1, *shape), 0, 1) if dataset.X.max() <= 1 else drawn.reshape(-1, *shape)
-        )
-        yield "Samples", "Drawn from the model.", plot.image_grid(images)
+        images = drawn if drawn.ndim == 4 else drawn.reshape(-1, *shape)
+        pictures = dataset.kind == "image"
+        images = np.clip(images, 0, 1) if pictures or dataset.X.max() <= 1 else images
+        yield "Samples", "Drawn from the model.", plot.image_grid(images, inverted=not pictures)
     elif drawn.ndim == 2:
         many = np.asarray(model.sample(min(1000, len(dataset.X))))
         labels = ["data"] * len(dataset.X) + ["drawn"] * len(many)

@@ -207,7 +207,7 @@ def _short(text: str, most: int = 240) -> str:
 def _pictured(dataset: Dataset, order: np.ndarray, titles: list[str]) -> Any:
     shape = dataset.extra.get("image_shape")
     if dataset.kind == "image":
-        return plot.image_grid(np.asarray(dataset.X)[order], columns=6, titles=titles)
+        return plot.image_grid(np.asarray(dataset.X)[order], columns=6, titles=titles, inverted=False)
     if not shape:
         return None
     return plot.image_grid(np.asarray(dataset.X)[order].reshape(-1, *shape), columns=6, titles=titles)
