@@ -60,13 +60,28 @@ def to_html(report: Any, path: Any) -> Path:
 
 
 def _verdict(report: Any) -> str:
-    if report.healthy:
-        return "<p class=verdict><b>Nothing found wrong.</b> No measurement is outside what a healthy training shows.</p>"
+    if not report.alarms:
+        return _no_alarm(report)
     first = report.alarms[0]
     more = len(report.alarms) - 1
     also = f" {more} further finding{'s' if more > 1 else ''} below." if more else ""
     text = f"{VERDICTS.get(first.family, 'Something is wrong')}: <b>{html.escape(first.cause)}</b>."
     return f"<p class='verdict {first.severity}'>{text}{also}</p>"
+
+
+def _no_alarm(report: Any) -> str:
+    """Return the verdict where no rule has fired: of a healthy training, or of one that could not be looked at."""
+    if report.uncalled:
+        said = next(f.said for f in report.findings if f.cause == "forward")
+        head = "The model could not be called with these data."
+        return f"<p class='verdict error'><b>{head}</b> {html.escape(said)}</p>"
+    gaps = report.unmeasured
+    if not gaps:
+        rest = "No measurement is outside what a healthy training shows."
+        return f"<p class=verdict><b>Nothing found wrong.</b> {rest}</p>"
+    few = ", ".join(gaps[:6]) + (" …" if len(gaps) > 6 else "")
+    text = f"<b>Nothing found wrong in what was measured.</b> {len(gaps)} checks were not made: {html.escape(few)}."
+    return f"<p class='verdict warning'>{text}</p>"
 
 
 def _first(report: Any, finding: Any) -> str:

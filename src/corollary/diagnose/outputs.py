@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,38 +19,42 @@ ROWS = 256
 __all__ = ["output_range", "stochastic_evaluation"]
 
 
-def _last_layer(exam: Exam, net: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of the last module with weights, in the order of calls."""
-    if exam.trace is None:
-        return []
+def _last_layers(exam: Exam, net: nn.Module) -> Iterator[list[nn.Parameter]]:
+    """Yield the parameters of modules with weights, the last called first."""
     parts = dict(net.named_modules())
-    for c in reversed(exam.trace.calls):
+    for c in reversed([] if exam.trace is None else exam.trace.calls):
         if c.name in WEIGHTED - {"embedding", "embedding_bag"} and c.where in parts:
             own = list(parts[c.where].parameters(recurse=False))
             if own:
-                return own
-    return []
+                yield own
 
 
 def reachable(exam: Exam) -> tuple[Tensor, Tensor] | None:
-    """Return the least and greatest outputs that large weights of the last layer reach, per output."""
+    """Return the least and greatest outputs that large weights of the last layer reach, per output.
+
+    Of several heads that is the one that makes the main output: other weights do not change it.
+    """
     s = exam.subject
     net = copied(s.net).float()
-    own = _last_layer(exam, net)
-    if not own:
-        return None
-    before = [p.detach().clone() for p in own]
-    found = []
+    rows = s.train.first(ROWS)
     with torch.no_grad(), quiet(net):
-        rows = s.train.first(ROWS)
-        for factor in (1e4, -1e4):
-            for p, b in zip(own, before):
-                noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
-                p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
-            found.append(main_output(s.call(net.eval(), rows)).detach().float().cpu())
-    z = torch.cat(found)
-    z = z.reshape(len(z), -1)
-    return z.min(0).values, z.max(0).values
+        plain = main_output(s.call(net.eval(), rows)).detach().float().cpu()
+        for own in _last_layers(exam, net):
+            before = [p.detach().clone() for p in own]
+            found = []
+            for factor in (1e4, -1e4):
+                for p, b in zip(own, before):
+                    noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
+                    p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
+                found.append(main_output(s.call(net, rows)).detach().float().cpu())
+            if all(torch.equal(plain, z) for z in found):
+                for p, b in zip(own, before):
+                    p.copy_(b)
+                continue
+            z = torch.cat(found)
+            z = z.reshape(len(z), -1)
+            return z.min(0).values, z.max(0).values
+    return None
 
 
 def output_range(exam: Exam) -> None:
