@@ -408,3 +408,19 @@ def test_a_loss_that_is_nan_before_any_update_is_not_the_rates_fault():
     model = nn.Linear(2, 1)
     watch.after_step(model, torch.tensor(float("nan")))
     assert said[0].startswith("not-finite-data at step 1: the loss is nan")
+
+
+def test_the_page_shows_runs_by_what_they_are_and_the_proof_before_the_rest(tmp_path):
+    first = Finding(
+        "learning-rate-too-small", "warning", evidence={"losses": [3.0, 2.0, 1.0], "control": [3.0, 3.0, 3.0]}
+    )
+    second = Finding("capacity-too-small", "warning", explained_by="learning-rate-too-small")
+    proof = {"changed": {"learning_rate": 0.1}, "gain": 0.5}
+    report = Report([first, second], {"baseline valid score": float("nan")}, proof=proof)
+    axes = report.plot().axes[0]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["with the change", "as it is"]
+    assert axes.get_xlabel() == "step"
+    page = report.to_html(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert page.index("Proof") < page.index("Also found") < page.index("mend that first")
+    assert "learning_rate = 0.1" in page
+    assert "nan" not in page.partition("<h2>Details")[2]
