@@ -245,6 +245,32 @@ def test_a_head_beside_the_answers_is_no_bottleneck_and_limits_no_output():
     assert "output-range" not in causes
 
 
+class Code(nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        self.encoder, self.decoder, self.parts = nn.Linear(6, 8), nn.Linear(4, 6), parts
+
+    def forward(self, x):
+        mean, log_variance = self.encoder(x).chunk(2, 1)
+        code = mean + torch.randn_like(mean) * (log_variance / 2).exp()
+        return (self.decoder(code), mean, log_variance)[: self.parts]
+
+
+@pytest.mark.parametrize("parts", [3, 1])
+def test_a_code_that_is_drawn_is_meant_so_where_its_distribution_is_returned(parts):
+    torch.manual_seed(0)
+    report = diagnose(Code(parts).eval(), (X, X), loss=lambda out, x: F.mse_loss(out[0], x), time_limit=5)
+    assert ("stochastic-evaluation" in [f.cause for f in report.alarms]) is (parts == 1)
+
+
+def test_a_model_left_in_training_mode_is_told_so():
+    model = nn.Sequential(nn.Dropout(0.5), net()).train()
+    report = diagnose(model, (X, Y), time_limit=5)
+    assert "the model is in training mode" in next(
+        f.said for f in report.alarms if f.cause == "stochastic-evaluation"
+    )
+
+
 # --- what cannot be ----------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.rewards import class_axis, takes_logits
 from corollary.diagnose.samples import IGNORED, Samples, main_output
-from corollary.diagnose.subject import copied, quiet
+from corollary.diagnose.subject import Subject, copied, quiet
 from corollary.diagnose.trace import WEIGHTED
 
 ROWS = 256
@@ -136,7 +136,7 @@ def stochastic_evaluation(exam: Exam) -> None:
     s = exam.subject
     if s.given is None or s.output is None:
         return
-    generative = any(hasattr(s.given, n) for n in ("encode", "sample"))
+    generative = any(hasattr(s.given, n) for n in ("encode", "sample")) or _draws_codes(s)
     rows = s.train.first(64)
     if rows.whole:
         outs = _twice(exam, rows, rows)
@@ -144,7 +144,8 @@ def stochastic_evaluation(exam: Exam) -> None:
         outs = _twice(exam, rows, rows)
     change = _relative(*outs)
     if change > 1e-4 and not generative:
-        said = f"two calls on the same rows differ by {change:.1%} of the outputs' size"
+        mode = "the model is in training mode: " if s.given.training else ""
+        said = f"{mode}two calls on the same rows differ by {change:.1%} of the outputs' size"
         exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
         return
     if rows.whole or rows.n < 8:
@@ -160,6 +161,15 @@ def stochastic_evaluation(exam: Exam) -> None:
         if change > 1e-2 and not generative:
             said = f"outputs change by {change:.1%} with what else is in the batch"
             exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
+
+
+def _draws_codes(s: Subject) -> bool:
+    """Whether inputs are restored by way of a mean and a variance of a code, which is drawn: noise that is meant so."""
+    parts = list(s.output.values()) if isinstance(s.output, Mapping) else s.output
+    if s.task != "reconstruction" or not isinstance(parts, (tuple, list)) or len(parts) < 3:
+        return False
+    code = [p.shape for p in parts[1:3] if isinstance(p, Tensor)]
+    return len(code) == 2 and code[0] == code[1]
 
 
 def _restore_modes(given: nn.Module, net: nn.Module) -> None:
