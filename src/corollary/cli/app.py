@@ -293,7 +293,10 @@ def diagnose(
 ) -> None:
     """Say what is wrong with a training and what to change; the exit code is 1 if something is an error."""
     from corollary.cli.diagnosing import diagnose_run
+    from corollary.io import check_directory
 
+    if html is not None:
+        check_directory(html)  # before the work
     report = diagnose_run(run, source, validation, kind, target, columns, time_limit)
     if html is not None:
         report.to_html(html)

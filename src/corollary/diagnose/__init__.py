@@ -10,6 +10,7 @@ table of causes with what fires each; ``ranking`` puts the causes of other cause
 
 from __future__ import annotations
 
+import random
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -34,14 +35,21 @@ _WHERE = {
 __all__ = sorted(_WHERE)  # noqa: PLE0605
 
 
+def _imported(name: str) -> ModuleType:
+    """Return a file of the package; what it imports may draw random numbers, of which the caller's are none."""
+    state = random.getstate()
+    try:
+        return import_module(f"corollary.diagnose.{name}")
+    finally:
+        random.setstate(state)
+
+
 class _Diagnose(ModuleType):
     """The package as a function; a file with the name of a function of its own does not hide that."""
 
     def __call__(self, model: Any, data: Any, validation: Any = None, **options: Any) -> Any:
         """Find out what is wrong; see :func:`corollary.diagnose.examine.diagnose`."""
-        from corollary.diagnose.examine import diagnose
-
-        return diagnose(model, data, validation, **options)
+        return _imported("examine").diagnose(model, data, validation, **options)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if _WHERE.get(name) == name and isinstance(value, ModuleType):
@@ -51,7 +59,7 @@ class _Diagnose(ModuleType):
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(f"corollary.diagnose.{_WHERE[name]}"), name)
+        return getattr(_imported(_WHERE[name]), name)
     raise AttributeError(f"module 'corollary.diagnose' has no attribute {name!r}")
 
 

@@ -37,6 +37,7 @@ def bottleneck(exam: Exam) -> None:
     inputs = x.shape[1] if isinstance(x, Tensor) and x.ndim == 2 else 10**6
     widths = [w for _, w, _ in states]
     inner = sorted(range(len(widths) - 1), key=lambda i: widths[i])
+    inner = [i for i in inner if _leads_on(states[i][2], [c for _, _, c in states[i + 1 :]])]
     through = (i for i in inner if widths[i] >= NARROW or not _passed_by(exam, states[i][0]))
     narrow = next(through, None)
     if narrow is None:
@@ -74,6 +75,15 @@ def bottleneck(exam: Exam) -> None:
             else f"; a simple model gains {lost[0]:.2f} before it and {lost[1]:.2f} after it"
         )
         exam.find("bottleneck", width, said, where=states[narrow][0], sure=0.85, repair={"width": 4 * width})
+
+
+def _leads_on(layer: Any, later: list[Any]) -> bool:
+    """Whether later layers depend on one; a head beside others is no way through."""
+    if not layer.out.requires_grad:
+        return True
+    ends = [c.out.sum() for c in later if c.out.requires_grad]
+    grad = torch.autograd.grad(ends, [layer.out], allow_unused=True, retain_graph=True) if ends else [None]
+    return grad[0] is not None
 
 
 def _passed_by(exam: Exam, where: str) -> bool:

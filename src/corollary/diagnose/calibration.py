@@ -20,6 +20,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from corollary import errors
+from corollary.diagnose.calling import alone
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output
@@ -84,6 +85,7 @@ def temperature(z: Tensor, y: Tensor, task: str) -> float:
     return float(np.exp(found.x))
 
 
+@alone
 def calibration(model: Any, data: Any, *, loss: Any = None, bins: int = 10) -> Calibration:
     """Return how well a classifier's probabilities are frequencies, on data that it was not trained on.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +16,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from corollary import errors
 
-__all__ = ["arguments", "module_of", "undisturbed"]
+__all__ = ["alone", "arguments", "module_of", "surroundings", "undisturbed"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def module_of(model: Any, owner: str) -> nn.Module:
@@ -85,3 +90,35 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
                 buffer.copy_(kept)
         for p, slope in slopes:
             p.grad = slope
+
+
+@contextmanager
+def surroundings() -> Iterator[None]:
+    """Measure with gradients and in full precision wherever that is asked, and leave every random state as it was.
+
+    Under ``no_grad``, ``inference_mode`` or ``autocast`` of the caller no parameter would get a gradient, and loaders and
+    first imports draw random numbers.
+    """
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(list(range(torch.cuda.device_count()))))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
+
+
+def alone(measure: Callable[P, T]) -> Callable[P, T]:
+    """Return a measurement that is made in :func:`surroundings`."""
+
+    @wraps(measure)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with surroundings():
+            return measure(*args, **kwargs)
+
+    return made

@@ -12,6 +12,7 @@ iteration and ends at :math:`\frac12 \rho^2 \lambda_{\max}`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from corollary import errors
+from corollary.diagnose.calling import alone
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import Samples
 from corollary.diagnose.subject import Subject, quiet
@@ -61,7 +63,14 @@ def surface_of(owner: str, model: Any, data: Any, loss: Any) -> _Given:
         )
     if subject.error is not None:
         raise errors.value(owner, "the module must take its inputs", subject.error)
-    return _Given(subject, subject.all_train)
+    surface = _Given(subject, subject.all_train)
+    with quiet(surface.module):
+        here = surface.value()
+    if not math.isfinite(here):
+        raise errors.value(
+            owner, "the loss must be finite", here, "See corollary.diagnose(model, data) for its cause."
+        )
+    return surface
 
 
 class Curvature(NamedTuple):
@@ -89,6 +98,7 @@ class Curvature(NamedTuple):
         return figure
 
 
+@alone
 def hessian(
     model: Any,
     data: Any,
@@ -152,6 +162,7 @@ class Sharpness(NamedTuple):
     rho: float
 
 
+@alone
 def sharpness(
     model: Any, data: Any, *, loss: Any = None, rho: float = 0.05, steps: int = 20, random_state: int = 0
 ) -> Sharpness:

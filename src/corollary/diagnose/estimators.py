@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from corollary import errors
@@ -34,7 +35,9 @@ def subject_of(
     ):
         module = model.module
     if module is None and not hasattr(model, "get_params"):
-        raise errors.kind(OWNER, "model must be a torch module or a fitted estimator", type(model).__name__)
+        raise _no_model(model)
+    if isinstance(model, type):
+        raise _no_model(model)
     history = history if history is not None else getattr(model, "history_", None)
     train, criterion = _samples(model, data)
     if hasattr(model, "criterion_") and hasattr(model, "optimizer_"):  # skorch
@@ -52,6 +55,13 @@ def subject_of(
         module, train, valid, loss=loss if loss is not None else criterion, settings=settings, history=history,
         initial=initial, step=step, owner=model,
     )  # fmt: skip
+
+
+def _no_model(model: Any) -> Exception:
+    got, do = type(model).__name__, ""
+    if isinstance(model, type):
+        got, do = f"the class {model.__name__}", f"Make one, {model.__name__}(…), and fit it."
+    return errors.kind(OWNER, "model must be a torch module or a fitted estimator", got, do)
 
 
 def _of_skorch(model: Any, settings: Settings, history: Any) -> tuple[Any, Settings, Any]:
@@ -80,11 +90,14 @@ def _samples(model: Any, data: Any) -> tuple[Samples, Any]:
         if isinstance(data, tuple)
         else (data, None)
     )
+    check_is_fitted(model)
     given = model._further(X, y)
     batches = model._batches(given)
     batch = next(iter(batches.epoch(None, len(batches))))
-    objective = model._aim()
-    criterion = getattr(objective, "criterion", None)
+    try:
+        criterion = getattr(model._aim(), "criterion", None)
+    except AttributeError:  # several players, each with an objective of its own
+        criterion = None
     name = None
     if criterion is not None:
         kind = type(criterion).__name__

@@ -39,7 +39,7 @@ class Exam:
         self.findings: dict[str, Finding] = {}
         self.sure: dict[str, float] = {}  # how sure each finding is, 0 to 1
         self.facts: dict[str, Any] = {}
-        self.notes: list[Finding] = []
+        self.notes: list[Finding] = [Finding(what, "info", said=said) for what, said in subject.notes]
         self.lab = Lab(subject, self.deadline - 0.05 * time_limit) if subject.net is not None else None
 
     @property
@@ -76,9 +76,9 @@ class Exam:
         return any(c in self.findings for c in causes)
 
     def try_(self, check: Callable[[Exam], None]) -> None:
-        """Run one check; one that raises leaves a note."""
+        """Run one check; why one could not be made is kept."""
         if self.left <= 0:
-            self.notes.append(Finding(check.__name__, "info", said="left out: the time limit was reached"))
+            self._gap(check, "left out: the time limit was reached")
             return
         begin = time.perf_counter()
         try:
@@ -86,11 +86,19 @@ class Exam:
                 warnings.simplefilter("ignore")
                 check(self)
         except TimeoutError as error:  # a run that was cut short tells nothing
-            self.notes.append(Finding(check.__name__, "info", said=f"left out: {error}"))
+            self._gap(check, f"left out: {error}")
         except Exception as error:
-            said = f"could not be measured: {type(error).__name__}: {str(error)[:200]}"
-            self.notes.append(Finding(check.__name__, "info", said=said))
+            self._gap(check, self.subject.obstacle or f"could not be measured: {_first_line(error)}")
         self.facts.setdefault("seconds", {})[check.__name__] = time.perf_counter() - begin
+
+    def _gap(self, check: Callable[[Exam], None], why: str) -> None:
+        """Note what was not measured; what has the same reason shares a note."""
+        name = check.__name__.replace("_", " ")
+        for note in self.notes:
+            if note.cause == "unmeasured" and note.said == why:
+                note.where += f", {name}"
+                return
+        self.notes.append(Finding("unmeasured", "info", where=name, said=why))
 
     # --- measured once, when first asked for -------------------------------------------------------------
 
@@ -249,3 +257,8 @@ class Exam:
     def valid_score(self) -> float:
         """The model's score on validation rows."""
         return self.performance.get("valid score", float("nan"))
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0][:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

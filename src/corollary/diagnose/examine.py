@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.arithmetic import not_finite, overflow
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
+from corollary.diagnose.calling import alone
 from corollary.diagnose.columns import constant_features, duplicate_features
 from corollary.diagnose.dropping import dropped
 from corollary.diagnose.exam import Exam
@@ -62,6 +63,7 @@ CHECKS = {
 }  # fmt: skip
 
 
+@alone
 def diagnose(
     model: Any,
     data: Any,
@@ -118,18 +120,17 @@ def diagnose(
     >>> report.findings[0].cause, report.findings[0].where
     ('not-finite-data', 'training X, columns [1]')
     """
+    if not isinstance(time_limit, Real) or not time_limit > 0:
+        raise errors.value(OWNER, "time_limit must be a positive number of seconds", repr(time_limit))
+    import torch._dynamo  # noqa: F401  the first traced call does it, in seconds that are not the diagnosis's
+
     begin = time.perf_counter()
     settings = Settings.of(optimizer, batch_size)
     subject = prepared(
         model, data, validation, loss=loss, settings=settings, history=history, initial=initial, step=step
     )
-    threads = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
-    try:
-        exam = Exam(subject, time_limit - (time.perf_counter() - begin))
-        examine(exam)
-    finally:
-        torch.set_rng_state(threads[0])
-        np.random.set_state(threads[1])  # noqa: NPY002
+    exam = Exam(subject, time_limit - (time.perf_counter() - begin))
+    examine(exam)
     report = Report(ranked(exam), measurements(exam), time.perf_counter() - begin, subject=exam)
     if prove and report.alarms:
         from corollary.diagnose.proof import proved
@@ -141,8 +142,12 @@ def diagnose(
 
 def examine(exam: Exam) -> None:
     """Run every check, upstream first."""
-    if exam.subject.error is not None:
-        exam.notes.append(Finding("forward", "info", said=forward_said(exam.subject)))
+    s = exam.subject
+    if s.error is not None and s.owner is None:
+        exam.notes.append(Finding("forward", "info", said=forward_said(s)))
+    elif s.error is not None:
+        said = f"the network of {type(s.owner).__name__} is trained on more than the data: only these were looked at"
+        exam.notes.append(Finding("module", "info", said=said))
     for family in CHECKS.values():
         for check in family:
             exam.try_(check)
@@ -150,13 +155,37 @@ def examine(exam: Exam) -> None:
 
 def forward_said(subject: Subject) -> str:
     """Return what is needed where the forward pass raised."""
-    shapes = [tuple(t.shape) if isinstance(t, Tensor) else type(t).__name__ for t in subject.train.args]
-    named = {k: tuple(v.shape) for k, v in subject.train.kwargs.items() if isinstance(v, Tensor)}
+    shapes = [_form(t) for t in subject.train.args]
+    named = {k: _form(v) for k, v in subject.train.kwargs.items()}
     first = next(((n, tuple(p.shape)) for n, p in subject.given.named_parameters()), ("no parameter", ()))
     got = f"inputs of shape {shapes or named} and first weight {first[0]} {first[1]}"
-    return errors.wording(
-        OWNER, "the module must take its inputs", f"{got}: {subject.error}", "Only the data were measured."
-    )
+    do = f"{_missing(subject)}Only the data were measured."
+    return errors.wording(OWNER, "the module must take its inputs", f"{got}: {subject.error}", do)
+
+
+def _form(value: Any) -> Any:
+    """Return the shape of an input, with its type where that is not what a layer's weights are."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return tuple(value.shape) if value.is_floating_point() else (*value.shape, str(value.dtype)[6:])
+
+
+def _missing(subject: Subject) -> str:
+    """Return how the arguments that nobody gave are handed over."""
+    try:
+        known = inspect.signature(subject.given.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in known if p.default is p.empty and p.kind not in fixed]
+    given = len(subject.train.args) + len(subject.train.kwargs)
+    if len(needed) <= given or subject.train.packed:
+        return ""
+    if any(p.kind is p.KEYWORD_ONLY for p in needed):
+        form = "{" + ", ".join(f"{p.name!r}: …" for p in needed) + "}"
+    else:
+        form = "(" + ", ".join(p.name for p in needed) + ")"
+    return f"It takes {len(needed)} inputs: pass X as {form}. "
 
 
 def measurements(exam: Exam) -> dict[str, Any]:

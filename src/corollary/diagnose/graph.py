@@ -102,6 +102,8 @@ def frozen(exam: Exam) -> None:
         return
     named = dict(s.given.named_parameters())
     total = sum(p.numel() for p in named.values())
+    if not total:
+        return
     off = [n for n, p in named.items() if not p.requires_grad]
     missing: list[str] = []
     idle: list[str] = []

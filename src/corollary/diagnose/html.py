@@ -48,25 +48,40 @@ def to_html(report: Any, path: Any) -> Path:
     body = [_verdict(report)]
     if alarms:
         body.append(_first(report, alarms[0]))
+    if report.proof:
+        body.append(_proof(report.proof))
     rest = alarms[1:]
     if rest:
         body.append("<h2>Also found</h2>")
         body += [_short(report, finding) for finding in rest]
-    if report.proof:
-        body.append(_proof(report.proof))
     body.append(_details(report))
     body.append(f"<p class=soft>corollary {__version__}, {report.seconds:.1f} s</p>")
     return write_text(path, page("Diagnosis", "".join(body), STYLE))
 
 
 def _verdict(report: Any) -> str:
-    if report.healthy:
-        return "<p class=verdict><b>Nothing found wrong.</b> No measurement is outside what a healthy training shows.</p>"
+    if not report.alarms:
+        return _no_alarm(report)
     first = report.alarms[0]
     more = len(report.alarms) - 1
     also = f" {more} further finding{'s' if more > 1 else ''} below." if more else ""
     text = f"{VERDICTS.get(first.family, 'Something is wrong')}: <b>{html.escape(first.cause)}</b>."
     return f"<p class='verdict {first.severity}'>{text}{also}</p>"
+
+
+def _no_alarm(report: Any) -> str:
+    """Return the verdict where no rule has fired: of a healthy training, or of one that could not be looked at."""
+    if report.uncalled:
+        said = next(f.said for f in report.findings if f.cause == "forward").removeprefix("diagnose: ")
+        head = "The model could not be called with these data."
+        return f"<p class='verdict error'><b>{head}</b> {html.escape(_sentence(said))}</p>"
+    gaps = report.unmeasured
+    if not gaps:
+        rest = "No measurement is outside what a healthy training shows."
+        return f"<p class=verdict><b>Nothing found wrong.</b> {rest}</p>"
+    few = ", ".join(gaps[:6]) + (" …" if len(gaps) > 6 else "")
+    text = f"<b>Nothing found wrong in what was measured.</b> {len(gaps)} checks were not made: {html.escape(few)}."
+    return f"<p class='verdict warning'>{text}</p>"
 
 
 def _first(report: Any, finding: Any) -> str:
@@ -96,6 +111,10 @@ def _short(report: Any, finding: Any) -> str:
         f"<h3>{mark} {html.escape(finding.cause)}{_place(finding)}</h3><p>{html.escape(_sentence(finding.said))} "
     ]
     parts.append(f"{html.escape(finding.advice)}</p>")
+    if finding.explained_by:
+        parts.append(
+            f"<p class=why>It may follow from {html.escape(finding.explained_by)}: mend that first.</p>"
+        )
     if finding.code:
         parts.append(f"<pre class=paste>{html.escape(finding.code)}</pre>")
     drawn = picture(report, finding)
@@ -142,14 +161,15 @@ def _cut(value: Any, most: int = 120) -> str:
 def _proof(proof: dict[str, Any]) -> str:
     from corollary.diagnose.report import plain
 
-    rows = [(key.replace("_", " "), _cut(plain(value))) for key, value in proof.items()]
+    told = {**proof, "changed": _settings(proof["changed"])} if proof.get("changed") else proof
+    rows = [(key.replace("_", " "), _cut(plain(value))) for key, value in told.items()]
     return "<h2>Proof: trained as it is, and repaired</h2>" + table_html((), rows)
 
 
 def _details(report: Any) -> str:
     """Return notes, numbers and the table per layer, closed until asked for."""
     parts = []
-    notes = [f for f in report.findings if not f.alarm]
+    notes = [f for f in report.findings if not f.alarm and (report.alarms or f.cause != "forward")]
     if notes:
         rows = [(f.cause, f.where, f.said) for f in notes]
         parts.append(
@@ -160,7 +180,7 @@ def _details(report: Any) -> str:
     numbers = [
         (key, value)
         for key, value in report.measurements.items()
-        if isinstance(value, int | float | str | bool)
+        if isinstance(value, int | float | str | bool) and value == value  # what is no number says nothing
     ]
     if numbers:
         parts.append("<details open><summary>Numbers</summary>" + table_html((), numbers) + "</details>")

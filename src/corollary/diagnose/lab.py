@@ -63,6 +63,7 @@ class Result:
     valid_score: float = float("nan")
     net: nn.Module | None = None
     steps: int = 0
+    rate: float = float("nan")  # that it was trained at
 
 
 class Lab:
@@ -216,7 +217,7 @@ class Lab:
             valid_loss, valid_score = self.measure(net, held)
         finally:
             subject.criterion = old
-        result = Result(loss_after, score, before, losses, valid_loss, valid_score, net, done)
+        result = Result(loss_after, score, before, losses, valid_loss, valid_score, net, done, rate)
         self.runs[name] = result
         return result
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from corollary import errors
+from corollary.diagnose.calling import alone
 from corollary.diagnose.lab import Lab
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output
@@ -50,6 +51,7 @@ class Memorisation(NamedTuple):
         return figure
 
 
+@alone
 def memorisation(
     model: Any,
     data: Any,

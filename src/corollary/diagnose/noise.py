@@ -12,12 +12,14 @@ disjoint batches.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from corollary import errors
+from corollary.diagnose.calling import alone
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.subject import Subject, quiet
 
@@ -35,6 +37,7 @@ class Noise(NamedTuple):
     layers: dict[str, float]  # the scale of every parameter
 
 
+@alone
 def gradient_noise(
     model: Any,
     data: Any,
@@ -99,6 +102,9 @@ def noise_of(subject: Subject, batch_size: int, batches: int, random_state: int 
                 if g is not None:
                     total[name] += g / m
                     squares[name] += float(g.double().square().sum()) / m
+    if not all(math.isfinite(v) for v in squares.values()):
+        do = "See corollary.diagnose(model, data) for its cause."
+        raise errors.value("gradient_noise", "gradients must be finite", "NaN or infinity", do)
     traces, signals = {}, {}
     for name in params:
         mean2 = float(total[name].double().square().sum())

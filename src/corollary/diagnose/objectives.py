@@ -64,7 +64,8 @@ class Criterion:
             parts = zip(out.tensor_split(len(target) // BATCH), target.tensor_split(len(target) // BATCH))
             return torch.stack([self(z, y) for z, y in parts]).mean()
         if self.function is not None:
-            value = self.function(out, target)
+            whole = isinstance(out, Tensor) or self.name not in NAMES  # torch's own losses take no dict
+            value = self.function(out if whole else main_output(out), target)
             value = value[0] if isinstance(value, (tuple, list)) else value
             if isinstance(value, dict):
                 value = value.get("loss", next(iter(value.values())))
@@ -181,6 +182,9 @@ def criterion_of(loss: Any, z: Any, y: Any, x: Any, supervised: bool = True) -> 
         name = guessed(z, y, supervised)
         task = task_of(name, z, y, supervised)
         return Criterion(name if task != "density" else "none", task)
+    if isinstance(loss, type):
+        got, do = f"the class {loss.__name__}", f"Write {loss.__name__}()."
+        raise errors.kind("diagnose", "loss must be a name or a function of (output, target)", got, do)
     if not callable(loss):
         raise errors.kind("diagnose", "loss must be a name or a function of (output, target)", repr(loss))
     name = (

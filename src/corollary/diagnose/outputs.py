@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.rewards import class_axis, takes_logits
 from corollary.diagnose.samples import IGNORED, Samples, main_output
-from corollary.diagnose.subject import copied, quiet
+from corollary.diagnose.subject import Subject, copied, quiet
 from corollary.diagnose.trace import WEIGHTED
 
 ROWS = 256
@@ -17,38 +19,42 @@ ROWS = 256
 __all__ = ["output_range", "stochastic_evaluation"]
 
 
-def _last_layer(exam: Exam, net: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of the last module with weights, in the order of calls."""
-    if exam.trace is None:
-        return []
+def _last_layers(exam: Exam, net: nn.Module) -> Iterator[list[nn.Parameter]]:
+    """Yield the parameters of modules with weights, the last called first."""
     parts = dict(net.named_modules())
-    for c in reversed(exam.trace.calls):
+    for c in reversed([] if exam.trace is None else exam.trace.calls):
         if c.name in WEIGHTED - {"embedding", "embedding_bag"} and c.where in parts:
             own = list(parts[c.where].parameters(recurse=False))
             if own:
-                return own
-    return []
+                yield own
 
 
 def reachable(exam: Exam) -> tuple[Tensor, Tensor] | None:
-    """Return the least and greatest outputs that large weights of the last layer reach, per output."""
+    """Return the least and greatest outputs that large weights of the last layer reach, per output.
+
+    Of several heads that is the one that makes the main output: other weights do not change it.
+    """
     s = exam.subject
     net = copied(s.net).float()
-    own = _last_layer(exam, net)
-    if not own:
-        return None
-    before = [p.detach().clone() for p in own]
-    found = []
+    rows = s.train.first(ROWS)
     with torch.no_grad(), quiet(net):
-        rows = s.train.first(ROWS)
-        for factor in (1e4, -1e4):
-            for p, b in zip(own, before):
-                noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
-                p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
-            found.append(main_output(s.call(net.eval(), rows)).detach().float().cpu())
-    z = torch.cat(found)
-    z = z.reshape(len(z), -1)
-    return z.min(0).values, z.max(0).values
+        plain = main_output(s.call(net.eval(), rows)).detach().float().cpu()
+        for own in _last_layers(exam, net):
+            before = [p.detach().clone() for p in own]
+            found = []
+            for factor in (1e4, -1e4):
+                for p, b in zip(own, before):
+                    noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1)).to(b)
+                    p.copy_(factor * (b + 0.1 * noise * (b.abs().mean() + 1e-3)))
+                found.append(main_output(s.call(net, rows)).detach().float().cpu())
+            if all(torch.equal(plain, z) for z in found):
+                for p, b in zip(own, before):
+                    p.copy_(b)
+                continue
+            z = torch.cat(found)
+            z = z.reshape(len(z), -1)
+            return z.min(0).values, z.max(0).values
+    return None
 
 
 def output_range(exam: Exam) -> None:
@@ -130,7 +136,7 @@ def stochastic_evaluation(exam: Exam) -> None:
     s = exam.subject
     if s.given is None or s.output is None:
         return
-    generative = any(hasattr(s.given, n) for n in ("encode", "sample"))
+    generative = any(hasattr(s.given, n) for n in ("encode", "sample")) or _draws_codes(s)
     rows = s.train.first(64)
     if rows.whole:
         outs = _twice(exam, rows, rows)
@@ -138,7 +144,8 @@ def stochastic_evaluation(exam: Exam) -> None:
         outs = _twice(exam, rows, rows)
     change = _relative(*outs)
     if change > 1e-4 and not generative:
-        said = f"two calls on the same rows differ by {change:.1%} of the outputs' size"
+        mode = "the model is in training mode: " if s.given.training else ""
+        said = f"{mode}two calls on the same rows differ by {change:.1%} of the outputs' size"
         exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
         return
     if rows.whole or rows.n < 8:
@@ -154,6 +161,15 @@ def stochastic_evaluation(exam: Exam) -> None:
         if change > 1e-2 and not generative:
             said = f"outputs change by {change:.1%} with what else is in the batch"
             exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
+
+
+def _draws_codes(s: Subject) -> bool:
+    """Whether inputs are restored by way of a mean and a variance of a code, which is drawn: noise that is meant so."""
+    parts = list(s.output.values()) if isinstance(s.output, Mapping) else s.output
+    if s.task != "reconstruction" or not isinstance(parts, (tuple, list)) or len(parts) < 3:
+        return False
+    code = [p.shape for p in parts[1:3] if isinstance(p, Tensor)]
+    return len(code) == 2 and code[0] == code[1]
 
 
 def _restore_modes(given: nn.Module, net: nn.Module) -> None:

@@ -134,10 +134,22 @@ def _bars(axes: Any, names: list[str], values: np.ndarray, label: str) -> None:
         axes.axvline(0, color=SOFT, lw=0.8)
 
 
+RUNS = {"losses": "with the change", "control": "as it is"}  # of a copy that was trained on
+
+
 def _lines(axes: Any, lists: Mapping[str, np.ndarray]) -> None:
     colours = (ACCENT, BASE, INK, "#15803d", "#7e22ce")
     for (key, values), colour in zip(lists.items(), colours):
-        axes.plot(values, color=colour, marker="o" if len(values) < 25 else None, ms=3, lw=1.3, label=key)
+        axes.plot(
+            values,
+            color=colour,
+            marker="o" if len(values) < 25 else None,
+            ms=3,
+            lw=1.3,
+            label=RUNS.get(key, key),
+        )
+    if "losses" in lists:
+        axes.set(xlabel="step", ylabel="loss of the batch")
     axes.set(yscale=_scale(np.concatenate(list(lists.values()))))
     axes.legend(fontsize=7, frameon=False)
 

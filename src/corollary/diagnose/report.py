@@ -121,19 +121,36 @@ class Report:
         return [f for f in self.findings if f.alarm]
 
     @property
+    def uncalled(self) -> bool:
+        """Whether the model could not be called, so that only its data were looked at."""
+        return any(f.cause == "forward" for f in self.findings)
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """What was not measured, for want of time or because it cannot be."""
+        return [name for f in self.findings if f.cause == "unmeasured" for name in f.where.split(", ")]
+
+    @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.alarms
+        """Whether the model could be called and nothing is wrong."""
+        return not self.alarms and not self.uncalled
+
+    @property
+    def verdict(self) -> str:
+        """The first cause, or that none was found, with what that rests on."""
+        if self.alarms:
+            return self.alarms[0].cause + ("; the model could not be called" if self.uncalled else "")
+        if self.uncalled:
+            return "the model could not be called with these data"
+        gaps = len(self.unmeasured)
+        return "nothing found wrong" + (f" in what was measured; {gaps} checks were not made" if gaps else "")
 
     def __str__(self) -> str:
-        first = self.alarms[0].cause if self.alarms else "nothing found wrong"
-        lines = [f"diagnosis: {first} ({self.seconds:.1f} s)"]
+        lines = [f"diagnosis: {self.verdict} ({self.seconds:.1f} s)"]
         lines += [str(f) for f in self.findings]
-        numbers = [
-            f"  {key}: {value:.4g}" if isinstance(value, float) else f"  {key}: {value}"
-            for key, value in self.measurements.items()
-            if isinstance(value, (int, float, str, bool))
-        ]
+        if self.proof:
+            lines += ["proof: trained as it is, and repaired", *_lines(self.proof)]
+        numbers = _lines(self.measurements)
         return "\n".join([*lines, "measurements", *numbers]) if numbers else "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,7 +186,15 @@ class Report:
         for finding in reversed(self.alarms):  # the first cause has the last word
             if not finding.explained_by:
                 found.update(finding.repair)
+        if len(found) > 1:
+            found.pop("temperature", None)  # of the model as it is, not of one that is trained anew
         return found
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    """Return numbers and words, one per line; what is no number is left out."""
+    shown = {k: v for k, v in values.items() if isinstance(v, (int, float, str, bool)) and v == v}
+    return [f"  {k}: {v:.4g}" if isinstance(v, float) else f"  {k}: {v}" for k, v in shown.items()]
 
 
 def plain(value: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["IGNORED", "Samples", "binds", "joined", "kept", "main_output", "with_main"]
+__all__ = ["IGNORED", "Samples", "binds", "coded", "joined", "kept", "main_output", "with_main"]
 
 IGNORED = -100  # labels that are not counted, as in torch
 NAMED = (
@@ -27,7 +28,8 @@ NAMED = (
 def as_tensor(value: Any) -> Any:
     """Return arrays, frames and lists of numbers as tensors; leave anything else."""
     if isinstance(value, Tensor):
-        return value.detach()
+        value = value.detach()
+        return value.clone() if value.is_inference() else value
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if hasattr(value, "toarray"):
@@ -36,10 +38,48 @@ def as_tensor(value: Any) -> Any:
         array = np.asarray(value)
         if array.dtype.kind in "fiub":
             array = array.astype(np.float32) if array.dtype == np.float64 else array
-            return torch.from_numpy(np.ascontiguousarray(array))
-        if array.dtype.kind in "OUS" and array.ndim == 1:  # labels that are words
-            return torch.from_numpy(np.unique(array.astype(str), return_inverse=True)[1])
+            array = np.ascontiguousarray(array)
+            return torch.from_numpy(array if array.flags.writeable else array.copy())
+        if array.dtype.kind in "OUS" and array.ndim == 1:  # labels that are words, coded when all are known
+            return array.astype(str)
     return value
+
+
+def _inputs(X: Any, n: int | None) -> list[Any]:
+    """Return inputs by position: one, or a tuple of them; a list of arrays is one where each is a row."""
+    if isinstance(X, list) and X and all(isinstance(x, (Tensor, np.ndarray)) and x.ndim for x in X):
+        shapes = {tuple(x.shape) for x in X}
+        if {len(x) for x in X} == {n} and (len(shapes) > 1 or len(X) != n):
+            X = tuple(X)
+        elif len(shapes) == 1:
+            X = torch.stack([torch.as_tensor(x) for x in X])
+    return [as_tensor(x) for x in X] if isinstance(X, tuple) else [as_tensor(X)]
+
+
+def _targets(y: Any) -> Any:
+    """Return targets: one tensor, words, or a tuple or dict of several."""
+    if isinstance(y, Mapping):
+        return {key: as_tensor(value) for key, value in y.items()}
+    if isinstance(y, tuple):
+        several = all(isinstance(v, (Tensor, np.ndarray)) and v.ndim for v in y)
+        return tuple(as_tensor(v) for v in y) if several and y else as_tensor(list(y))
+    return as_tensor(y)
+
+
+def coded(train: Samples, valid: Samples | None) -> tuple[Samples, Samples | None, list[str]]:
+    """Return samples whose words for labels are numbers, in the order of training's words; and those words.
+
+    Words that only validation has get the numbers from there on.
+    """
+    if not isinstance(train.y, np.ndarray):
+        return train, valid, []
+    words = np.unique(train.y)
+    train = replace(train, y=torch.from_numpy(np.searchsorted(words, train.y)))
+    if valid is not None and isinstance(valid.y, np.ndarray):
+        words = np.concatenate([words, np.setdiff1d(valid.y, words)])
+        order = np.argsort(words)
+        valid = replace(valid, y=torch.from_numpy(order[np.searchsorted(words, valid.y, sorter=order)]))
+    return train, valid, words.tolist()
 
 
 @dataclass
@@ -54,19 +94,21 @@ class Samples:
     held: tuple[
         Tensor, ...
     ] = ()  # tensors of the module's own that are no parameters: a graph whose nodes the inputs name
+    key: str = ""  # the name that a single input had in the dict it came in
     like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
 
     @classmethod
     def of(cls, X: Any, y: Any = None) -> Samples:
         """Return samples of inputs (one, a tuple or a dict) and targets."""
-        y = as_tensor(y) if y is not None else None
+        y = _targets(y) if y is not None else None
         if isinstance(X, Mapping) or hasattr(X, "input_ids"):
             kwargs = {key: as_tensor(value) for key, value in dict(X).items()}
             if y is None and "labels" in kwargs:
                 y = kwargs.pop("labels")
             args: list[Any] = []
         else:
-            args = [as_tensor(x) for x in X] if isinstance(X, tuple) else [as_tensor(X)]
+            first = next((t for t in tree_leaves(y) if isinstance(t, (Tensor, np.ndarray)) and t.ndim), None)
+            args = _inputs(X, None if first is None else len(first))
             kwargs = {}
         if isinstance(y, Tensor) and y.ndim > 0:
             n = len(y)
@@ -126,7 +168,7 @@ class Samples:
 
         args = [part(a) for a in self.args]
         kwargs = {k: part(v) for k, v in self.kwargs.items()}
-        return replace(self, args=args, kwargs=kwargs, y=part(self.y), n=len(rows))
+        return replace(self, args=args, kwargs=kwargs, y=tree_map(part, self.y), n=len(rows))
 
     def first(self, rows: int) -> Samples:
         """Return at most so many samples; of a graph all."""
@@ -165,6 +207,10 @@ class Samples:
             return replace(self, like=None)
         return replace(self, packed=binds(signature, None))
 
+    def as_dict(self) -> Samples:
+        """Return a single input in the dict that it came in."""
+        return replace(self, args=[], kwargs={self.key: self.args[0]}, packed=True, key="")
+
     @property
     def named(self) -> list[tuple[str, Tensor]]:
         """The tensors among the inputs, by name."""
@@ -188,7 +234,7 @@ class Samples:
             return value.to(device=device, dtype=dtype) if real else value.to(device)
 
         args = [moved(a) for a in self.args]
-        y = self.y.to(device) if isinstance(self.y, Tensor) else self.y
+        y = tree_map(lambda t: t.to(device) if isinstance(t, Tensor) else t, self.y)
         return replace(self, args=args, kwargs={k: moved(v) for k, v in self.kwargs.items()}, y=y)
 
     def replaced(self, x: Tensor) -> Samples:

@@ -36,11 +36,17 @@ class Settings:
         """Read a torch optimiser."""
         if optimizer is None:
             return cls(batch_size=batch_size)
+        if isinstance(
+            optimizer, Mapping
+        ):  # as configure_optimizers of Lightning returns it, or with schedules
+            optimizer = optimizer.get("optimizer", optimizer)
+        while isinstance(optimizer, (tuple, list)) and optimizer:
+            optimizer = optimizer[0]
         groups = getattr(optimizer, "param_groups", None)
         if not groups:
-            raise errors.kind(
-                OWNER, "optimizer must be a torch optimiser", repr(optimizer), "Leave it out if it is gone."
-            )
+            got = optimizer.__name__ if isinstance(optimizer, type) else repr(optimizer)
+            do = "Pass the one that trained the model, or leave it out if it is gone."
+            raise errors.kind(OWNER, "optimizer must be a torch optimiser", got, do)
         name = type(optimizer).__name__.lower()
         first = groups[0]
         rates = [float(max(g["lr"], g.get("initial_lr", 0.0), g.get("max_lr", 0.0))) for g in groups]

@@ -23,6 +23,9 @@ WIDER = np.log(1.6)  # of the middle spread of a column, from which other values
 def shift(exam: Exam) -> None:
     """Validation inputs that can be told from training inputs, also where classes are as frequent as there."""
     s = exam.subject
+    if s.unseen:
+        _unseen_classes(exam)
+        return
     if s.valid is None or s.train.n < 20 or exam.has("not-finite-data"):
         return
     rows_a, rows_b = _once(s.train), _once(s.valid)
@@ -41,6 +44,17 @@ def shift(exam: Exam) -> None:
     )
     exam.find("distribution-shift", auc, said, where=f"feature {column}", evidence={"distance": distance},
               sure=1.0 if auc > 0.7 or distance > 0.35 else 0.8)  # fmt: skip
+
+
+def _unseen_classes(exam: Exam) -> None:
+    """Classes of validation that the model has no output for."""
+    unseen = exam.subject.unseen
+    share, names = sum(unseen.values()), ", ".join(list(unseen)[:6]) + (", …" if len(unseen) > 6 else "")
+    said = (
+        f"{share:.1%} of the validation rows are of classes that the model has no output for ({names}); "
+        "they were left out of all that follows"
+    )
+    exam.find("distribution-shift", share, said, where="validation targets", severity="error")
 
 
 def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, float, int] | None:

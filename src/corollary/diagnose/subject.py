@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
+from corollary import errors
 from corollary.diagnose.objectives import Criterion, criterion_of
-from corollary.diagnose.samples import Samples, joined, kept, main_output
-from corollary.diagnose.settings import Settings, tidy_history
+from corollary.diagnose.samples import IGNORED, Samples, coded, joined, kept, main_output
+from corollary.diagnose.settings import OWNER, Settings, tidy_history
 from corollary.diagnose.terms import look
 
 __all__ = ["Subject", "copied", "quiet", "redraw", "unwrapped"]
@@ -74,7 +76,19 @@ class Subject:
         initial: Mapping[str, Any] | None = None,
         step: Any = None,
         owner: Any = None,
+        notes: Iterable[tuple[str, str]] = (),
     ) -> None:
+        self.notes = list(notes)  # what was found out while reading: what about, and what
+        train, valid, words = coded(train, valid)
+        self.words = words
+        self.unseen: dict[
+            str, float
+        ] = {}  # classes of validation that the output has no place for, by share of rows
+        if words:
+            few = ", ".join(f"{word} = {i}" for i, word in enumerate(words[:5])) + (
+                ", …" if len(words) > 5 else ""
+            )
+            self.notes.append(("labels", f"labels that are words are read in alphabetical order: {few}"))
         self.given, self.owner, self.step, self.initial = module, owner, step, initial
         self.restores = train.restores
         if self.restores:  # nothing is there to be aligned with: the same as no targets
@@ -99,19 +113,28 @@ class Subject:
             self.mode = module.training
             self.net = copied(module)
         self.error: str | None = None  # what the forward pass raised
+        self.obstacle = ""  # what keeps checks that need an output or a loss from being made
         self.output: Any = None  # of the training rows, evaluation mode
         self.criterion: Criterion = criterion_of(loss, None, train.y, None)
+        if train.y is None and self.criterion.name in ("cross_entropy", "nll"):
+            raise errors.value(OWNER, f"{self.criterion.name} needs targets", "X alone", "Pass (X, y).")
         if self.net is not None:
             self._look(loss)
 
     def _look(self, loss: Any) -> None:
         assert self.net is not None
-        with quiet(self.net), torch.no_grad():
-            try:
-                self.output = self.call(self.net.eval(), self.train)
-            except Exception as error:
-                self.error = f"{type(error).__name__}: {error}"
+        self.error = self._called()
+        if self.error is not None and self.train.key:
+            given, self.train = self.train, self.train.as_dict()
+            if self._called() is None:
+                self.error, self.all_train = None, self.all_train.as_dict()
+                if self.valid is not None and self.all_valid is not None:
+                    self.valid, self.all_valid = self.valid.as_dict(), self.all_valid.as_dict()
+            else:
+                self.train = given
         main = main_output(self.output)
+        if main is None and self.error is None:
+            self.error = f"it returns {type(self.output).__name__}, in which there is no tensor"
         if isinstance(main, Tensor) and main.device.type == "meta":
             self.error, self.output, main = (
                 "its weights are on the meta device and have no values",
@@ -122,6 +145,50 @@ class Subject:
         self.criterion = criterion_of(loss, main, y, self.train.x, supervised=self.train.y is not None)
         with quiet(self.net), torch.no_grad():
             look(self.criterion, self.output, self.train.y)
+        self._leave_unseen()
+        self.obstacle = self._obstacle()
+
+    def _called(self) -> str | None:
+        """Call the model; return what it raises."""
+        assert self.net is not None
+        with quiet(self.net), torch.no_grad():
+            try:
+                self.output = self.call(self.net.eval(), self.train)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+        return None
+
+    def _leave_unseen(self) -> None:
+        """Find the classes of validation that the output has no place for, and leave their rows out."""
+        z, valid = main_output(self.output), self.valid
+        one = (
+            valid is not None
+            and isinstance(valid.y, Tensor)
+            and valid.y.numel() == valid.n
+            and not valid.whole
+        )
+        if z is None or z.ndim != 2 or z.shape[1] < 2 or self.task != "classes" or not one:
+            return
+        assert valid is not None
+        y = valid.y.reshape(-1)
+        bad = (y != IGNORED) & ((y < 0) | (y >= z.shape[1]))
+        for label in torch.unique(y[bad]).long().tolist():
+            name = self.words[label] if 0 <= label < len(self.words) else str(label)
+            self.unseen[name] = float((y == label).float().mean())
+        if self.unseen:
+            kept_rows = np.flatnonzero(~bad.numpy())
+            self.valid = valid.take(kept_rows) if len(kept_rows) else None
+
+    def _obstacle(self) -> str:
+        """Return why nothing that needs an output, or a loss, can be measured; empty where it can."""
+        if self.error is not None:
+            return "left out: it needs the model, which could not be called"
+        try:
+            with torch.no_grad(), quiet(self.given):
+                self.loss_of(self.output, self.train)
+        except Exception:
+            return "left out: it needs the loss, which cannot take output and target"
+        return ""
 
     # --- calling -----------------------------------------------------------------------------------------
 
@@ -148,9 +215,14 @@ class Subject:
 
     def loss(self, net: nn.Module, samples: Samples) -> Tensor:
         """Return the mean loss of a module over samples, as the user's loss says."""
-        out = self.call(net, samples)
-        device, dtype = self.place(net)
+        return self.loss_of(self.call(net, samples), samples, net)
+
+    def loss_of(self, out: Any, samples: Samples, net: nn.Module | None = None) -> Tensor:
+        """Return the mean loss of outputs for samples."""
+        device, dtype = self.place(self.net if net is None else net)
         target = self.target(samples)
+        if isinstance(target, (tuple, Mapping)):
+            target = tree_map(lambda t: t.to(device) if isinstance(t, Tensor) else t, target)
         if isinstance(target, Tensor):
             target = target.to(device)
             if target.is_floating_point() and dtype is not None and not self.criterion.custom:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from corollary import errors
+from corollary.diagnose.calling import alone
 from corollary.diagnose.curvature import surface_of
 from corollary.diagnose.subject import quiet
 
@@ -57,6 +58,7 @@ def direction(params: list[nn.Parameter], rng: torch.Generator) -> list[Tensor]:
     return found
 
 
+@alone
 def loss_surface(
     model: Any, data: Any, *, loss: Any = None, span: float = 1.0, points: int = 21, random_state: int = 0
 ) -> Landscape:

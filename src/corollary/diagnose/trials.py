@@ -157,13 +157,19 @@ def _noise_of_training(exam: Exam) -> float:
     return share
 
 
+RATES = ("learning-rate-too-large", "learning-rate-too-small")
 TOLD = {
-    "learning-rate-too-large": "a tenth of the rate",
-    "learning-rate-too-small": "ten times the rate",
     "weight-decay-too-large": "no weight decay",
     "dropout-too-large": "no dropout",
     "batch-too-small": "larger batches",
 }
+
+
+def _told(cause: str, run: Result, own: float | None) -> str:
+    """Return how a run was trained: with one setting changed, or with usual ones where the user's are not known."""
+    if own is None and cause != "dropout-too-large":
+        return f"usual settings (Adam at {run.rate:g}, no decay, no dropout)"
+    return f"a rate of {run.rate:.3g}" if cause in RATES else TOLD[cause]
 
 
 def say(
@@ -174,14 +180,19 @@ def say(
     known = {"learning-rate-too-large": s.learning_rate, "learning-rate-too-small": s.learning_rate,
              "weight-decay-too-large": s.weight_decay, "batch-too-small": s.batch_size,
              "dropout-too-large": exam.facts.get("dropout")}[cause]  # fmt: skip
-    after = "" if run is None else f"; with {TOLD[cause]} it is {run.loss:.3g} after {run.steps} steps"
+    after = ""
+    if run is not None:
+        told = _told(cause, run, s.learning_rate)
+        after = f"; with {told} it is {run.loss:.3g} after {run.steps} steps"
     if control is not None:
         after += f", as it is {control.loss:.3g}"
     said = f"the training loss is {room.loss:.3g}{after}" + (f" (now {known:g})" if known else "")
+    tried = run.rate if run is not None and math.isfinite(run.rate) else GOOD
     rate = s.learning_rate
+    usual = {"optimizer": "adam", "learning_rate": tried}
     repairs: dict[str, dict[str, Any]] = {
-        "learning-rate-too-large": {"learning_rate": rate / 10 if rate else GOOD},
-        "learning-rate-too-small": {"learning_rate": rate * 10 if rate else GOOD},
+        "learning-rate-too-large": {"learning_rate": rate / 10} if rate else usual,
+        "learning-rate-too-small": {"learning_rate": tried} if rate else usual,
         "weight-decay-too-large": {"weight_decay": s.weight_decay / 100 if s.weight_decay else 0.0},
         "dropout-too-large": {"dropout": 0.2},
         "batch-too-small": {"batch_size": 64},

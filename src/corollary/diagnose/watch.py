@@ -288,7 +288,9 @@ class Watch:
 
     def _judge_loss(self, losses: _Losses, loss: float, unit: str = "step", at: int | None = None) -> None:
         grown = losses.add(loss)
-        if not math.isfinite(loss):
+        if math.isnan(loss) and unit == "step" and self.step == 1:  # no update yet: no rate is to blame
+            self._found("not-finite-data", "the loss is nan before any update that was watched", loss)
+        elif not math.isfinite(loss):
             self._found("learning-rate-too-large", f"the loss is {loss}", loss, unit=unit, at=at)
         elif grown:
             said = f"the loss is {losses.mean:.4g}; it began at {losses.first:.4g} and was {losses.best:.4g}"
