@@ -77,14 +77,18 @@ def _never_cleared(step: Any, net: nn.Module, batch: Any) -> list[str]:
     Gradients that are added up on purpose are cleared between one move and the next. What outlasts most pairs of moves is
     stale, though some later step may clear it.
     """
-    found = _stale(step, copied(net), batch, in_place=True)
-    return found if found else _stale(step, net, batch, in_place=False)
+    return (
+        _stale(step, copied(net), batch, in_place=True)
+        or _stale(step, net, batch, in_place=False)
+        or _stale(step, net, batch, in_place=True)
+    )
 
 
 def _stale(step: Any, net: nn.Module, batch: Any, in_place: bool) -> list[str]:
     """Return the parameters of most marks that outlast two steps, of the net itself or of copies of it.
 
-    A step that counts its calls must see one net all along; the marks stay in its momentum, which copies keep out.
+    A step that counts its calls, or has made its optimiser for one net, must see that net all along; the marks stay in its
+    momentum, which copies keep out.
     """
     stale = dict.fromkeys((n for n, _ in net.named_parameters()), 0)
     for _ in range(STEPS):

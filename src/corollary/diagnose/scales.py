@@ -17,6 +17,7 @@ from corollary.diagnose.trials import Trials
 __all__ = ["scaled_inputs", "unscaled_inputs", "unscaled_targets"]
 
 LARGE, SMALL = 8.0, 0.02  # sizes of an input beyond which it is looked at; between them a default start fits
+BEHIND = 0.2  # of what is possible, that makes columns suspect which are far smaller than others
 PLAIN = 30.0  # from here on no confirmation is needed: the condition number is near a thousand
 
 
@@ -60,7 +61,7 @@ def unscaled_inputs(exam: Exam) -> None:
     typical = typical[typical > 0]
     if not len(typical):
         return
-    apart = entering.ndim == 2 and typical.min() < SMALL * np.median(typical)
+    apart = entering.ndim == 2 and typical.min() < SMALL * np.median(typical) and _fails(exam)
     largest, middle = float(typical.max()), float(np.median(typical))
     smallest = float(np.percentile(typical, 5))
     exam.facts["input size"] = [smallest, middle, largest]
@@ -70,8 +71,14 @@ def unscaled_inputs(exam: Exam) -> None:
     evidence = {"sizes": sizes(entering)[:200]}
     if largest > PLAIN or largest < SMALL / 10:
         exam.find("unscaled-inputs", largest, said, where=where, evidence=evidence, repair=repair)
-    elif largest > LARGE or largest < SMALL or (apart and not exam.fine):
+    elif largest > LARGE or largest < SMALL or apart:
         exam.facts["scale suspected"] = (largest, said, where, evidence, repair)
+
+
+def _fails(exam: Exam) -> bool:
+    """Whether simple models, which see every column in its own scale, are far ahead."""
+    base = exam.baselines
+    return base is not None and bool(base.held) and base.gain > exam.gain + BEHIND
 
 
 def _further(exam: Exam) -> None:
