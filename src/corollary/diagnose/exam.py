@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,7 @@ from corollary.diagnose.trace import Trace, trace
 __all__ = ["Exam"]
 
 TRACED = 256  # rows of a trace
+LABELS = 6  # of several per row that simple models are asked about
 RARE = 0.7  # share of the commonest class from which accuracy says little
 
 
@@ -112,7 +114,26 @@ class Exam:
         valid = None if s.valid is None else problem(s.valid, s.task, self.reader, 1)
         found = baselines(train, valid)
         rescored(s.criterion, found, s.target(s.train))
+        if s.task == "multilabel":
+            self._averaged(found)
         return found
+
+    def _averaged(self, found: Baselines) -> None:
+        """Score simple models by the mean over some labels, as the model is; their guesses stay those of one."""
+        s, parts = self.subject, [found]
+        own = self.reader.one_column(s.train.y.reshape(s.train.n, -1))
+        labels = [k for k in range(s.train.y[0].numel()) if k != own][: LABELS - 1]
+        for k in labels:
+            asked = [
+                p and replace(p, y=np.round(t.y.reshape(t.n, -1)[p.rows, k].cpu().numpy()).astype(int))
+                for p, t in ((found.problem, s.train), (found.valid_problem, s.valid))
+            ]
+            parts.append(baselines(*asked))
+        held = [part for part in parts if part.held]
+        found.chance = float(np.mean([part.chance for part in held]))
+        for scores in ("held", "valid"):
+            for name in getattr(found, scores):
+                getattr(found, scores)[name] = float(np.mean([getattr(part, scores)[name] for part in held]))
 
     @cached_property
     def trace(self) -> Trace | None:

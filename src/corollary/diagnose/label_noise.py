@@ -252,7 +252,13 @@ def _cleaner(base: Baselines, name: str, new: np.ndarray) -> tuple[float, float,
     The middle one of their gaps counts, against the standard error of a difference of two shares with one true value.
     """
     p, v = base.problem, base.valid_problem
-    pairs = [(base.held[k], score_of(base.valid_guesses[k][new], v.y[new], base.labels)) for k in base.valid]
+    pairs = [
+        (
+            score_of(base.guesses[k], p.y, base.labels),
+            score_of(base.valid_guesses[k][new], v.y[new], base.labels),
+        )
+        for k in base.valid
+    ]
     held, valid = sorted(pairs, key=lambda pair: pair[1] - pair[0])[len(pairs) // 2]
     n, m = len(p.y), len(new)
     both = (n * held + m * valid + 1) / (n + m + 2)

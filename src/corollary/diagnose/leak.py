@@ -126,9 +126,10 @@ def _mark(exam: Exam) -> bool:
         "pixels": len(place),
         "gains": [mine, kept, left],
     }
-    # what no picture has by nature need only outweigh the rest
-    share = 0.5 if strength.max() > STAMPED else SHORT
-    if mine < 0.5 or kept < share * mine or left > (1 - share) * mine:
+    stamped = bool(
+        strength.max() > STAMPED
+    )  # as no picture is by nature, whether the model looks there or not
+    if not stamped and (mine < 0.5 or kept < SHORT * mine or left > (1 - SHORT) * mine):
         return False
     covered = x.flatten(2).clone()
     covered[:, :, place] = covered[:, :, place].mean(0, keepdim=True)
@@ -137,7 +138,8 @@ def _mark(exam: Exam) -> bool:
     ).gain
     if rest < 0.1:
         return False
-    said = f"{len(place)} of {len(strength)} pixels decide: with all others of another image the gain is {kept:.2f} of {mine:.2f}"
+    said = f"{len(place)} of {len(strength)} pixels go with the class"
+    said += f"; with all others of another image the model gains {kept:.2f} of {mine:.2f}"
     exam.find("target-leak", kept, said, where=f"pixels {place[:10].tolist()}", sure=0.9)
     return True
 

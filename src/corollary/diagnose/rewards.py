@@ -40,6 +40,7 @@ SURE = (0.98, 0.6, 0.3)  # the same of probabilities: the part that is no even c
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
 ENDLESS = 60.0  # a logit whose softmax is one to the last place
 NOUGHT = 1e-6  # stands for zero where a logarithm may be taken
+POSITIVE = {"softplus", "relu", "exp"}  # a rate is made by them, not its logarithm
 FEW = 0.05  # a count whose logarithm stands for that of none
 PLAIN = 0.1  # of a loss: what right logits gain over right probabilities where a softmax comes after
 
@@ -294,4 +295,7 @@ def _link(exam: Exam, z: Tensor, y: Tensor, good: float) -> None:
     with torch.no_grad():
         least = float(exam.subject.criterion(with_main(exam.subject.output, logs), y))
     exam.subject.criterion.logarithms = least < good
+    if least < good and exam.last_call in POSITIVE:
+        said = f"outputs come from {exam.last_call} and are never below zero, and the loss takes them for logarithms"
+        exam.find("wrong-loss", least, said, where="loss", repair={"log_input": False})
     exam.__dict__.pop("performance", None)  # was told on another scale
