@@ -71,7 +71,7 @@ from corollary.generative.denoisers import denoiser
 from corollary.shapes import Array, Number
 from corollary.validation import as_given, check_count, finite
 
-__all__ = ["DDPM", "Levels", "betas", "even_noise", "log_cell", "noisy", "strata"]
+__all__ = ["DDPM", "Levels", "betas", "even_noise", "log_cell", "noisy", "scrambled", "strata"]
 
 WITHOUT_LABEL = 0.1  # share of the samples that are learned without their label, for eq. 6
 BEYOND = 1.5  # how far drawn numbers may lie outside the range of the training data
@@ -472,7 +472,7 @@ class DDPM(Density, GenerativeModel):
         like = next(self.module_.parameters())
         with torch.inference_mode():
             x = some.inputs[0].to(like)
-            z = self._scaled(x, torch.rand(x.shape, generator=_even()).to(x))
+            z = self._scaled(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).to(x))
             errors = [self._measured(z, guesses) for *_, guesses in self._guesses(z)]
         self.errors_ = np.stack(errors)
 
@@ -488,11 +488,11 @@ class DDPM(Density, GenerativeModel):
 
     def _guesses(self, x0: Tensor, label: Tensor | None = None) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
-        draws, generator = _draws(x0[0].numel()), _even()
+        draws = _draws(x0[0].numel())
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
             kept = self._levels.kept[t].expand(len(x0)).to(x0)
-            seen = (noisy(x0, noise.expand_as(x0), kept) for noise in even_noise(draws, x0, generator))
+            seen = (noisy(x0, noise, kept) for noise in even_noise(draws, x0, begin))
             yield t, end - begin, [self._predict_noise(x, t, label, guided=False)[0] for x in seen]
 
     def _bound(self, x0: Tensor, label: Tensor | None = None) -> Tensor:
@@ -550,12 +550,7 @@ def _usual(x0: Tensor, guesses: list[Tensor]) -> Tensor:
 
 def _draws(d: int) -> int:
     """Return how many noises, an even number, the bound of a sample of d numbers is a mean over."""
-    return 2 * max(1, min(4, 64 // d))
-
-
-def _even() -> torch.Generator:
-    """Return a generator that draws the same every time."""
-    return torch.Generator().manual_seed(0)
+    return 2 * max(1, min(8, 64 // d))
 
 
 def strata(n: int) -> Iterator[tuple[int, int]]:
@@ -567,16 +562,39 @@ def strata(n: int) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def even_noise(count: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return draws (count, ...) of normal noise for one sample: their sizes are spread evenly, and each has its opposite.
+def even_noise(count: int, x0: Tensor, term: int) -> Tensor:
+    """Return normal noise (count, n, ...) for one term of the bound of samples (n, ...), with the opposite of each.
 
-    The sizes are spread over all numbers of all draws. Over the draws of each number alone two of them would be -1 and 1: noise
-    without tails, which a grid forgives.
+    What is told of a sample must not depend on what else is asked about, and an error that all samples share would not vanish
+    in their mean: the numbers of every sample tell its noise. Sizes are spread evenly over the numbers of its draws.
     """
-    shape = (count // 2, *like.shape[1:])
-    n = math.prod(shape)
-    places = (torch.randperm(n, generator=generator) + 0.5) / n
-    sizes = math.sqrt(2) * torch.erfinv(places.double())  # quantiles of |z|
-    signs = 2 * torch.randint(2, (n,), generator=generator) - 1
-    normal = (signs * sizes / sizes.square().mean().sqrt()).reshape(shape)
-    return torch.cat([normal, -normal]).to(like)
+    shape = (count // 2, *x0.shape[1:])
+    places = torch.arange(math.prod(shape), device=x0.device)
+    rows = scrambled(_told(x0) + term)[:, None]
+    order = scrambled(places + term).argsort() / len(places)
+    turned = (
+        (rows >> 11 & _ones(53)).double() / 2**53 + order
+    ) % 1  # by as much as each sample says: uniform
+    sizes = math.sqrt(2) * torch.erfinv(turned.clamp_max(1 - 1e-12))  # quantiles of |z|
+    signs = 1 - 2 * (scrambled(rows + places) & 1)
+    normal = (signs * sizes).reshape(len(x0), *shape).movedim(1, 0)
+    return torch.cat([normal, -normal]).to(x0)
+
+
+def _told(x0: Tensor) -> Tensor:
+    """Return an integer that the numbers of a sample tell, for each (n,)."""
+    bits = (x0.flatten(1).float() + 0.0).contiguous().view(torch.int32).long()
+    places = scrambled(torch.arange(bits.shape[1], device=x0.device))
+    return scrambled(bits + places).sum(1)
+
+
+def scrambled(k: Tensor) -> Tensor:
+    """Return integers of 64 bits that look random: the function of SplitMix64."""
+    for shift, factor in ((64, 0x9E3779B97F4A7C15), (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        k = k ^ (k >> shift & _ones(64 - shift)) if shift < 64 else k
+        k = k * (factor - 2**64)  # as a signed integer
+    return k ^ (k >> 31 & _ones(33))
+
+
+def _ones(bits: int) -> int:
+    return 2**bits - 1
