@@ -144,3 +144,67 @@ def test_dead_units_of_a_trunk_that_is_held_are_its_own():
         p.requires_grad_(False)
     net = trained(nn.Sequential(*trunk, nn.Linear(32, 2)), train)
     assert "dead-units" not in causes(net, train, valid, loss="cross_entropy")
+
+
+class Distance(nn.Module):
+    """One logit: how near two vectors lie after one layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(6, 6)
+        self.net.weight.data = torch.eye(6)
+
+    def forward(self, a, b):
+        return (3 - (self.net(a) - self.net(b)).square().sum(1, keepdim=True)).clamp(-8, 8)
+
+
+def test_answers_that_were_seen_can_be_reached():
+    """With huge weights all vectors are far apart, which says nothing of those that are there."""
+    rng = np.random.default_rng(0)
+    a, same = rng.standard_normal((900, 6)), rng.random(900) < 0.5
+    b = np.where(same[:, None], a + 0.3 * rng.standard_normal((900, 6)), rng.standard_normal((900, 6)))
+    a, b, y = (torch.as_tensor(t, dtype=torch.float32) for t in (a, b, same[:, None]))
+    found = causes(
+        Distance(), ((a[:600], b[:600]), y[:600]), ((a[600:], b[600:]), y[600:]), loss="bce_with_logits"
+    )
+    assert "output-range" not in found
+
+
+def test_several_labels_are_judged_by_several():
+    """Of five labels one is plain; simple models are not to be asked about that one alone."""
+    rng = np.random.default_rng(3)
+    X, way = rng.standard_normal((1500, 10)), rng.standard_normal((10, 5)) * [5.0, 0.8, 0.8, 0.8, 0.8]
+    y = (rng.random((1500, 5)) < 1 / (1 + np.exp(-X @ way))).astype(np.float32)
+    train, valid = cut(X, y, 1000)
+    net = trained(nn.Linear(10, 5), train, F.binary_cross_entropy_with_logits)
+    assert causes(net, train, valid, loss="bce_with_logits") == []
+
+
+@pytest.mark.parametrize("last", [nn.Softplus(), nn.Identity()])
+def test_rates_are_no_logarithms(last):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((900, 4))
+    y = rng.poisson(np.exp(1.5 + 0.6 * X[:, 0] - 0.3 * X[:, 1])).astype(np.float32)[:, None]
+    train, valid = cut(X, y, 600)
+    net = trained(
+        nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1), last), train, F.poisson_nll_loss
+    )
+    found = causes(net, train, valid, loss=lambda z, t: F.poisson_nll_loss(z, t))
+    assert (found[:1] == ["wrong-loss"]) == isinstance(last, nn.Softplus)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_stamp_is_a_leak_even_if_the_model_looks_elsewhere(stamped):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    X = rng.standard_normal((600, 1, 12, 12))
+    for k in range(3):
+        X[y == k, :, 5:11, 1 + 3 * k : 5 + 3 * k] += 1.0
+    if stamped:
+        X[:, 0, :2, :2] = (y - 1.0)[:, None, None] + 0.02 * rng.standard_normal((600, 2, 2))
+    train, valid = cut(X, y, 400)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 3))
+    net[1].weight.data.zero_()
+    for k in range(3):
+        net[1].weight.data[k].view(12, 12)[5:11, 1 + 3 * k : 5 + 3 * k] = 0.5
+    assert (causes(net, train, valid, loss="cross_entropy")[:1] == ["target-leak"]) == stamped

@@ -114,7 +114,7 @@ class Exam:
         valid = None if s.valid is None else problem(s.valid, s.task, self.reader, 1)
         found = baselines(train, valid)
         rescored(s.criterion, found, s.target(s.train))
-        if s.task == "multilabel":
+        if s.task == "multilabel" and len(np.unique(train.rows)) == len(train.rows):
             self._averaged(found)
         return found
 
@@ -125,8 +125,7 @@ class Exam:
         labels = [k for k in range(s.train.y[0].numel()) if k != own][: LABELS - 1]
         for k in labels:
             asked = [
-                p and replace(p, y=np.round(t.y.reshape(t.n, -1)[p.rows, k].cpu().numpy()).astype(int))
-                for p, t in ((found.problem, s.train), (found.valid_problem, s.valid))
+                self._of_label(p, t, k) for p, t in ((found.problem, s.train), (found.valid_problem, s.valid))
             ]
             parts.append(baselines(*asked))
         held = [part for part in parts if part.held]
@@ -134,6 +133,13 @@ class Exam:
         for scores in ("held", "valid"):
             for name in getattr(found, scores):
                 getattr(found, scores)[name] = float(np.mean([getattr(part, scores)[name] for part in held]))
+
+    @staticmethod
+    def _of_label(p: Any, samples: Any, k: int) -> Any:
+        """Return a problem with another one of several labels as its target."""
+        if p is None:
+            return None
+        return replace(p, y=samples.y.reshape(samples.n, -1)[p.rows, k].cpu().numpy().round().astype(int))
 
     @cached_property
     def trace(self) -> Trace | None:
