@@ -208,3 +208,30 @@ def test_a_stamp_is_a_leak_even_if_the_model_looks_elsewhere(stamped):
     for k in range(3):
         net[1].weight.data[k].view(12, 12)[5:11, 1 + 3 * k : 5 + 3 * k] = 0.5
     assert (causes(net, train, valid, loss="cross_entropy")[:1] == ["target-leak"]) == stamped
+
+
+def test_a_table_of_outputs_and_targets_is_named_as_one():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    train, valid = cut(X, X[:, 0].astype(np.float32), 300)
+    first = corollary.diagnose(
+        nn.Linear(3, 1), train, valid, loss=lambda z, t: (z - t).square().mean()
+    ).alarms[0]
+    assert first.cause == "wrong-loss"
+    assert "broadcast" in first.said
+    assert "output.reshape(target.shape)" in first.code
+
+
+@pytest.mark.parametrize(
+    ("target", "repair"),
+    [
+        (lambda y: F.one_hot(y, 3), "y = y.argmax(1)"),
+        (lambda y: y.float(), "y = y.reshape(-1).long()"),
+        (lambda y: y[:, None], "y = y.reshape(-1).long()"),
+    ],
+)
+def test_targets_of_another_form_come_with_what_to_write(target, repair):
+    X, y = torch.randn(90, 4), torch.arange(90) % 3
+    loss = lambda z, t: F.cross_entropy(z, t)  # noqa: E731
+    first = corollary.diagnose(nn.Linear(4, 3), (X, target(y)), loss=loss).alarms[0]
+    assert (first.cause, first.code) == ("wrong-loss", repair)

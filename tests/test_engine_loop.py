@@ -266,3 +266,12 @@ def test_a_generator_of_zeros_is_refused():
     state["state"]["key"][:] = 0
     with pytest.raises(Mismatch, match="the state of the generator must not be all zeros"):
         thaw(generator, state)
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [([list], r"Write list\(\)"), (print, "Write callbacks="), ([3], "functions of an event")],
+)
+def test_what_cannot_be_called_with_an_event_is_named(callbacks, message):
+    with pytest.raises(TypeError, match=message):
+        Run(callbacks=callbacks)

@@ -96,12 +96,14 @@ def wrong_loss(exam: Exam) -> None:
         with torch.no_grad():
             float(c(s.output, y.to(main_output(s.output).device)))
     except Exception as error:
-        said = f"the loss cannot take output {tuple(z.shape)} and target {tuple(y.shape)}: {str(error)[:120]}"
-        exam.find("wrong-loss", float("nan"), said, where="loss")
+        why = str(error).removeprefix("diagnose: ")[:120]
+        said = f"the loss cannot take output {tuple(z.shape)} and target {tuple(y.shape)}: {why}"
+        exam.find("wrong-loss", float("nan"), said, where="loss", repair=_fitting(z, yc))
         return
     if _numbers_for_classes(exam, z, yc) or _not_log(exam, z, yc) or _several_at_once(exam, yc):
         return
     _one_class(exam, z)
+    _broadcast(exam, z, yc)
     if c.custom:
         best_output(exam, z, yc)
         _one_sided(exam, z, yc)
@@ -114,7 +116,18 @@ def wrong_loss(exam: Exam) -> None:
         ):
             said = "the loss of a wrong class grows with its number, as if classes were quantities, and these have no order"
             exam.find("wrong-loss", z.shape[1], said, where="loss", repair={"loss": "cross_entropy"})
-    _broadcast(exam, z, yc)
+
+
+def _fitting(z: Tensor, y: Tensor) -> dict[str, str]:
+    """Return the form of the targets that a loss of such outputs takes, where they are near one."""
+    if z.ndim == 2 and z.shape[1] > 1:
+        if y.shape == z.shape and bool(((y == 0) | (y == 1)).all()):
+            return {"targets": "y.argmax(1)" if bool((y.sum(1) == 1).all()) else "y.float()"}
+        if y.numel() == len(y) and bool((y == y.round()).all()):
+            return {"targets": "y.reshape(-1).long()"}
+    if y.numel() == z.numel():
+        return {"targets": f"y.reshape{(-1, *z.shape[1:])}.float()"}
+    return {}
 
 
 def _one_sided(exam: Exam, z: Tensor, y: Tensor) -> None:

@@ -103,6 +103,7 @@ class Run:
             must, do = "strategy='fsdp' takes precision None or 'bf16-mixed'", "Or use strategy='ddp'."
             raise errors.value("Run", must, repr(precision), do)
         _check_device(device)
+        _check_callbacks(callbacks)
         self.directory = None if directory is None else Path(directory)
         self.resume = resume
         self.requested_device = device
@@ -361,6 +362,18 @@ def _launched() -> bool:
 def _started_here() -> bool:
     """Whether another process of ours started this one, and holds the directory for it."""
     return os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHER
+
+
+def _check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Refuse what cannot be called with an event: a class where an instance is meant, or one callback alone."""
+    must = "callbacks must be a sequence of functions of an event"
+    if callable(callbacks):
+        raise errors.kind("Run", must, repr(callbacks), "Write callbacks=[...] around it.")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise errors.kind("Run", must, f"the class {callback.__name__}", f"Write {callback.__name__}().")
+        if not callable(callback):
+            raise errors.kind("Run", must, repr(callback))
 
 
 def _check_device(device: str) -> None:
