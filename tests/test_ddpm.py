@@ -13,7 +13,8 @@ from scipy.stats import kstest, norm
 from sklearn.datasets import load_digits
 
 from corollary import DDPM, Training, load
-from corollary.generative.ddpm import Levels, betas, even_noise, log_cell, noisy, scrambled, strata
+from corollary.generative.bound import even_noise, log_cell, scrambled, strata
+from corollary.generative.ddpm import Levels, betas, noisy
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
 from corollary.generative.scaling import Scaling
 

@@ -10,6 +10,9 @@ __all__ = ["EXPLAINS", "ranked"]
 
 ODD = 0.25  # decades beyond the usual from which a known setting counts as a fault of its own
 
+DESCENTS = ("gradients-not-cleared", "learning-rate-too-large")  # that do not reach back to the start
+ENDED = 0.5  # of a layer's activations that began at their ends
+
 SHOWN = 3  # alarms among which a consequence may still be one: it may be the cause after all
 
 # What a cause brings about by itself: such a finding comes after it, whatever its family.
@@ -85,9 +88,11 @@ def ranked(exam: Exam) -> list[Finding]:
     odd = exam.facts.get("odd settings", {})
 
     def own(cause: str, c: str) -> bool:
-        """Whether a finding is a fault of its own: a setting far from the usual, or units dead before any step."""
+        """Whether a finding is a fault of its own: a setting far from the usual, or units dead or at their ends before any step."""
         dead = cause == "unscaled-targets" and c == "dead-units" and exam.sure[c] >= 0.95
-        return dead or odd.get(c, -1.0) > ODD
+        ended = c == "saturated-units" and cause in DESCENTS
+        ended = ended and (exam.facts.get("saturated at the start") or 0.0) > ENDED
+        return dead or ended or odd.get(c, -1.0) > ODD
 
     order = sorted(exam.findings, key=key)
     first: list[Finding] = []

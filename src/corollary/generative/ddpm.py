@@ -66,16 +66,16 @@ from corollary import errors
 from corollary.base import Data, Density
 from corollary.engine.batches import Batch
 from corollary.engine.training import Training
+from corollary.generative.bound import draws, even_noise, log_cell, strata
 from corollary.generative.common import GenerativeModel
 from corollary.generative.denoisers import denoiser
 from corollary.shapes import Array, Number
 from corollary.validation import as_given, check_count, finite
 
-__all__ = ["DDPM", "Levels", "betas", "even_noise", "log_cell", "noisy", "scrambled", "strata"]
+__all__ = ["DDPM", "Levels", "betas", "noisy"]
 
 WITHOUT_LABEL = 0.1  # share of the samples that are learned without their label, for eq. 6
 BEYOND = 1.5  # how far drawn numbers may lie outside the range of the training data
-GROWTH = 1.25  # ratio of the levels that one term of the bound stands for
 TINY = 1e-12  # least mean squared error
 MEASURED = 20_000  # numbers that the errors of eq. 7 are means of
 
@@ -467,7 +467,7 @@ class DDPM(Density, GenerativeModel):
     def _adopt(self, learner: Any) -> None:
         super()._adopt(learner)
         rows = np.random.default_rng(0).permutation(len(learner.batches))
-        numbers = self.n_features_in_ * _draws(self.n_features_in_)
+        numbers = self.n_features_in_ * draws(self.n_features_in_)
         some = learner.batches.take(torch.from_numpy(rows[: max(64, MEASURED // numbers)]))
         like = next(self.module_.parameters())
         with torch.inference_mode():
@@ -488,11 +488,11 @@ class DDPM(Density, GenerativeModel):
 
     def _guesses(self, x0: Tensor, label: Tensor | None = None) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Yield levels of noise, how many each stands for, and what the network takes for x0 there, for several noises."""
-        draws = _draws(x0[0].numel())
+        count = draws(x0[0].numel())
         for begin, end in strata(self.n_steps):
             t = (begin + end - 1) // 2
             kept = self._levels.kept[t].expand(len(x0)).to(x0)
-            seen = (noisy(x0, noise, kept) for noise in even_noise(draws, x0, begin))
+            seen = (noisy(x0, noise, kept) for noise in even_noise(count, x0, begin))
             yield t, end - begin, [self._predict_noise(x, t, label, guided=False)[0] for x in seen]
 
     def _bound(self, x0: Tensor, label: Tensor | None = None) -> Tensor:
@@ -518,19 +518,6 @@ class DDPM(Density, GenerativeModel):
         return self._scaling.bits(np.asarray(self._log_prob(self._query(X), y)), self.n_features_in_)
 
 
-def log_cell(
-    x0: Tensor, mean: Tensor, deviation: Tensor, begin: Tensor, end: Tensor, width: Tensor
-) -> Tensor:
-    """Return log-densities of numbers that are normal, but even within cells of a width, eq. 8; or simply normal without one."""
-    deviation = deviation.double()
-    a, b = ((edge - mean).double() / deviation for edge in (begin, end))
-    a, b = torch.where(a > 0, -b, a), torch.where(a > 0, -a, b)  # the tail where nothing cancels
-    lower, upper = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
-    inside = upper + torch.log(-torch.expm1(lower - upper)) - width.double().log()  # NaN without a width
-    point = -0.5 * ((x0 - mean).double() / deviation).square() - torch.log(deviation * math.sqrt(2 * math.pi))
-    return torch.where(width > 0, inside, point).to(x0.dtype)
-
-
 @lru_cache(maxsize=8)
 def _levels(schedule: str, n: int) -> Levels:
     with torch.inference_mode(False):
@@ -546,55 +533,3 @@ def _usual(x0: Tensor, guesses: list[Tensor]) -> Tensor:
     """Return the mean squared error of every number, eq. 7."""
     squares = _squares(x0, guesses).double()
     return ((squares.sum(0) + squares.mean()) / (len(squares) + 1)).clamp_min(TINY)
-
-
-def _draws(d: int) -> int:
-    """Return how many noises, an even number, the bound of a sample of d numbers is a mean over."""
-    return 2 * max(1, min(8, 64 // d))
-
-
-def strata(n: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of levels, [begin, end): single ones at first, then longer and longer."""
-    begin = 0
-    while begin < n:
-        end = min(n, max(begin + 1, int(begin * GROWTH)))
-        yield begin, end
-        begin = end
-
-
-def even_noise(count: int, x0: Tensor, term: int) -> Tensor:
-    """Return normal noise (count, n, ...) for one term of the bound of samples (n, ...), with the opposite of each.
-
-    What is told of a sample must not depend on what else is asked about, and an error that all samples share would not vanish
-    in their mean: the numbers of every sample tell its noise. Sizes are spread evenly over the numbers of its draws.
-    """
-    shape = (count // 2, *x0.shape[1:])
-    places = torch.arange(math.prod(shape), device=x0.device)
-    rows = scrambled(_told(x0) + term)[:, None]
-    order = scrambled(places + term).argsort() / len(places)
-    turned = (
-        (rows >> 11 & _ones(53)).double() / 2**53 + order
-    ) % 1  # by as much as each sample says: uniform
-    sizes = math.sqrt(2) * torch.erfinv(turned.clamp_max(1 - 1e-12))  # quantiles of |z|
-    signs = 1 - 2 * (scrambled(rows + places) & 1)
-    normal = (signs * sizes).reshape(len(x0), *shape).movedim(1, 0)
-    return torch.cat([normal, -normal]).to(x0)
-
-
-def _told(x0: Tensor) -> Tensor:
-    """Return an integer that the numbers of a sample tell, for each (n,)."""
-    bits = (x0.flatten(1).float() + 0.0).contiguous().view(torch.int32).long()
-    places = scrambled(torch.arange(bits.shape[1], device=x0.device))
-    return scrambled(bits + places).sum(1)
-
-
-def scrambled(k: Tensor) -> Tensor:
-    """Return integers of 64 bits that look random: the function of SplitMix64."""
-    for shift, factor in ((64, 0x9E3779B97F4A7C15), (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        k = k ^ (k >> shift & _ones(64 - shift)) if shift < 64 else k
-        k = k * (factor - 2**64)  # as a signed integer
-    return k ^ (k >> 31 & _ones(33))
-
-
-def _ones(bits: int) -> int:
-    return 2**bits - 1
