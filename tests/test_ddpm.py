@@ -13,6 +13,7 @@ from scipy.stats import kstest, norm
 from sklearn.datasets import load_digits
 
 from corollary import DDPM, Training, load
+from corollary.generative import ddpm
 from corollary.generative.bound import even_noise, log_cell, scrambled, strata
 from corollary.generative.ddpm import Levels, betas, noisy
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
@@ -187,15 +188,25 @@ def test_probabilities_of_levels_sum_to_one_and_far_ones_stay_finite():
     np.testing.assert_allclose(found, norm.logpdf(0.25, 0, 0.5))
 
 
-def test_bits_of_all_images_bound_a_probability():
-    """Four binary pixels: two to the minus the bits of all 16 images sum to at most one, and are close where one is likely."""
+def test_bits_of_all_images_bound_a_probability(monkeypatch):
+    """Four binary pixels: two to the minus the bits of all 16 images sum to at most one, and are close where one is likely.
+
+    The bits of one image are estimated with a deviation of .3; the mean over 30 noises with one of .06.
+    """
     every = np.array(list(product((0.0, 1.0), repeat=4))).reshape(-1, 2, 2)
     X = every[np.random.default_rng(0).choice([3, 12], 200)]
     plan = Training(epochs=60, batch_size=32, learning_rate=3e-3, average=0.98)
     model = DDPM(100, sampling_steps=10, width=16, n_layers=1, training=plan, random_state=0).fit(X)
-    bits = 4 * model.bits_per_dimension(every)
-    # at most one, but for the draws of noise that the terms of the bound are estimated with
-    assert np.sum(2.0**-bits) < 1.1 and bits[[3, 12]].mean() < 3.5  # four bits would be chance
+    found = []
+    for shift in range(0, 30_000, 1000):
+        monkeypatch.setattr(
+            ddpm, "even_noise", lambda count, x, term, more=shift: even_noise(count, x, term + more)
+        )
+        found.append(4 * model.bits_per_dimension(every))
+    bits = np.mean(found, 0)
+    assert (
+        np.sum(2.0**-bits) < 1.02 and bits[[3, 12]].mean() < 1.5
+    )  # one bit is what they hold, four would be chance
 
 
 # --- the estimator ------------------------------------------------------------------------------------------

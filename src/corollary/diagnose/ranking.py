@@ -88,7 +88,7 @@ def ranked(exam: Exam) -> list[Finding]:
     odd = exam.facts.get("odd settings", {})
 
     def own(cause: str, c: str) -> bool:
-        """Whether a finding is a fault of its own: a setting far from the usual, or units dead or at their ends before any step."""
+        """Whether a finding is a fault of its own: a setting far from the usual, or units that began dead or at their ends."""
         dead = cause == "unscaled-targets" and c == "dead-units" and exam.sure[c] >= 0.95
         ended = c == "saturated-units" and cause in DESCENTS
         ended = ended and (exam.facts.get("saturated at the start") or 0.0) > ENDED
