@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 from corollary import DDPM, Training, load
 from corollary.generative import ddpm
-from corollary.generative.bound import even_noise, log_cell, scrambled, strata
+from corollary.generative.bound import even_noise, fingerprints, log_cell, own_signs, scrambled, strata
 from corollary.generative.ddpm import Levels, betas, noisy
 from corollary.generative.denoisers import UNetDenoiser, denoiser, time_features
 from corollary.generative.scaling import Scaling
@@ -396,6 +396,16 @@ def test_each_sample_has_noise_of_its_own_whatever_stands_beside_it():
     assert float(shared) < 4.5 / np.sqrt(500)
     signs = np.sign(noise[0].numpy())
     assert abs(np.mean(signs[:, 0] * signs[:, 1])) < 4 / np.sqrt(500)
+
+
+def test_each_sample_has_signs_of_its_own():
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    signs = own_signs(2, fingerprints(x), x, 1)
+    assert signs.shape == (2, 400, 3)
+    torch.testing.assert_close(own_signs(2, fingerprints(x[[5]]), x[[5]], 1), signs[:, [5]], rtol=0, atol=0)
+    assert float(signs.mean(1).abs().max()) < 4.5 / 20  # of 400 signs the mean has a deviation of 1 / 20
+    assert abs(float((signs[0] * signs[1]).mean())) < 4.5 / np.sqrt(1200)
+    assert abs(float((signs * own_signs(2, fingerprints(x), x, 2)).mean())) < 4.5 / np.sqrt(2400)
 
 
 def test_scrambled_integers_are_those_of_split_mix():

@@ -1,7 +1,7 @@
-"""What the bound of a diffusion's likelihood is a sum and a mean of: its terms, and the noise that a sample is seen through.
+"""What likelihoods of diffusions are sums and means of: the terms of a bound, and the noise that a sample is seen through.
 
-A term of the bound is a mean over noise. What is told of a sample must not depend on what else is asked about, and an error
-that all samples share would not vanish in their mean; so the numbers of every sample tell its own noise.
+A term is a mean over noise. What is told of a sample must not depend on what else is asked about, and an error that all
+samples share would not vanish in their mean; so the numbers of every sample tell its own noise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["draws", "even_noise", "log_cell", "scrambled", "strata"]
+__all__ = ["draws", "even_noise", "fingerprints", "log_cell", "own_signs", "scrambled", "strata"]
 
 GROWTH = 1.25  # ratio of the levels that one term of the bound stands for
 
@@ -52,7 +52,7 @@ def even_noise(count: int, x0: Tensor, term: int) -> Tensor:
     """
     shape = (count // 2, *x0.shape[1:])
     places = torch.arange(math.prod(shape), device=x0.device)
-    rows = scrambled(_told(x0) + term)[:, None]
+    rows = scrambled(fingerprints(x0) + term)[:, None]
     order = scrambled(places + term).argsort() / len(places)
     turned = (
         (rows >> 11 & _ones(53)).double() / 2**53 + order
@@ -63,7 +63,14 @@ def even_noise(count: int, x0: Tensor, term: int) -> Tensor:
     return torch.cat([normal, -normal]).to(x0)
 
 
-def _told(x0: Tensor) -> Tensor:
+def own_signs(count: int, rows: Tensor, like: Tensor, term: int) -> Tensor:
+    """Return random signs (count, n, ...), others for every term and for each of the samples with such fingerprints."""
+    places = torch.arange(count * like[0].numel(), device=like.device)
+    signs = 1 - 2 * (scrambled(scrambled(rows + term)[:, None] + places) & 1)
+    return signs.reshape(len(rows), count, *like.shape[1:]).movedim(1, 0).to(like)
+
+
+def fingerprints(x0: Tensor) -> Tensor:
     """Return an integer that the numbers of a sample tell, for each (n,)."""
     bits = (x0.flatten(1).float() + 0.0).contiguous().view(torch.int32).long()
     places = scrambled(torch.arange(bits.shape[1], device=x0.device))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import count
 from numbers import Integral, Real
 from typing import Any
 
@@ -40,6 +41,7 @@ from corollary import errors
 from corollary.base import Data
 from corollary.engine.batches import Batch
 from corollary.engine.training import Training
+from corollary.generative.bound import fingerprints, own_signs
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.generative.denoisers import denoiser
 from corollary.generative.sde import SDE, VE, VP, integrate, reverse
@@ -50,7 +52,7 @@ __all__ = ["ScoreModel", "ScoreNetwork", "divergence", "score_loss"]
 KINDS: dict[str, type[SDE]] = {"ve": VE, "vp": VP}
 EXACT = 64  # features up to which the implicit loss is computed
 FEW = 16  # features up to which the trace of a likelihood is exact
-SLICES = 2  # directions that stand for the trace of more features, others in every pass
+SLICES = 2  # directions that stand for the trace of more features, others in every pass and for each sample
 FEWEST = 8  # steps of a likelihood
 CLOCK = 100.0  # the logarithm of sigma is told to the network as a time from 0 to this
 LANGEVIN = (0.2, 5)  # alpha over sigma squared, and steps at each level, of eq. 5
@@ -80,7 +82,7 @@ def _wide(values: Tensor, like: Tensor) -> Tensor:
 
 
 def divergence(s: Tensor, x: Tensor, directions: Any = None, learns: bool = True) -> Tensor:
-    """Return the trace of the Jacobian of s with respect to x of each sample, exactly, or by given directions (k, ...).
+    """Return the trace of the Jacobian of s with respect to x of each sample, exactly, or by given directions (k, ...) or (k, n, ...).
 
     ``s`` must have been computed from x with gradients; ``learns`` says whether the trace itself shall have some.
     """
@@ -93,13 +95,6 @@ def divergence(s: Tensor, x: Tensor, directions: Any = None, learns: bool = True
         (slope,) = torch.autograd.grad((s * v).sum(), x, retain_graph=True, create_graph=learns)
         total = total + (slope * v).flatten(1).sum(1)
     return total if exact else total / len(directions)
-
-
-def _directions(x: Tensor, generator: torch.Generator) -> Tensor | None:
-    """Return random signs (SLICES, ...) for the divergence at samples with many features; None: all of them."""
-    if x[0].numel() <= FEW:
-        return None
-    return (torch.randint(2, (SLICES, *x.shape[1:]), generator=generator) * 2 - 1).to(x)
 
 
 def score_loss(network: Any, x0: Tensor, sigma: Tensor, label: Tensor | None, matching: str) -> Tensor:
@@ -295,7 +290,7 @@ class ScoreModel(ExactDensity, GenerativeModel):
 
     def _log_density(self, z: Tensor, label: Tensor | None) -> Tensor:
         """Return the log-density of data with the least noise, by eq. 6 over the logarithm of sigma."""
-        d, generator = z[0].numel(), torch.Generator().manual_seed(0)
+        d, rows, passes = z[0].numel(), fingerprints(z), count()
 
         def flow(y: Tensor, total: Tensor, log_sigma: float) -> tuple[Tensor, Tensor]:
             sigma = math.exp(log_sigma)
@@ -303,7 +298,8 @@ class ScoreModel(ExactDensity, GenerativeModel):
                 y = y.clone().requires_grad_(True)
                 bend = self.module_.bend(y, y.new_full((1,), sigma), None if label is None else label.clone())
                 slope = -sigma / (1 + sigma**2) * bend
-                growth = divergence(slope, y, _directions(y, generator), learns=False)
+                some = None if d <= FEW else own_signs(SLICES, rows, y, next(passes))
+                growth = divergence(slope, y, some, learns=False)
             return slope.detach(), growth.detach()
 
         ends = math.log(self.min_noise), math.log(self.max_noise)
