@@ -82,7 +82,7 @@ def _wide(values: Tensor, like: Tensor) -> Tensor:
 
 
 def divergence(s: Tensor, x: Tensor, directions: Any = None, learns: bool = True) -> Tensor:
-    """Return the trace of the Jacobian of s with respect to x of each sample, exactly, or by given directions (k, ...) or (k, n, ...).
+    """Return the trace of the Jacobian of s with respect to x of each sample, exactly, or by directions (k, ...) or (k, n, ...).
 
     ``s`` must have been computed from x with gradients; ``learns`` says whether the trace itself shall have some.
     """
