@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from corollary import GAN
 from corollary.base import as_tensor
 from corollary.engine.batches import TensorBatches
 from corollary.engine.training import Training
+from corollary.errors import CorollaryWarning
 from corollary.generative.common import ExactDensity, GenerativeModel
 from corollary.generative.margins import Margins
 from corollary.generative.scaling import Scaling, grid_step
@@ -207,6 +209,7 @@ def test_a_grid_is_looked_for_in_all_of_the_data():
     assert Scaling.learn(np.concatenate([counts, halves])).step.item() == 0.5
 
 
+@pytest.mark.filterwarnings("ignore:.*samples must differ")
 def test_a_mask_of_a_picture_is_for_all_of_its_channels():
     model = Toy(random_state=0).fit(RNG.integers(0, 17, (20, 2, 4, 4)) / 16)
     X, half = np.full((3, 2, 4, 4), 0.5), np.arange(16).reshape(4, 4) < 8
@@ -263,3 +266,18 @@ def test_frames_whose_memory_is_read_only_are_no_reason_to_warn(recwarn):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.full((20, 6, 6), 0.5), None, "samples must differ to be learned from; got 20 that are all alike"),
+        (np.full((9, 2), 3.0), None, "got 9 that are all alike"),
+        (IMAGES, ["a"] * len(IMAGES), "needs labels that differ; got a in all of them"),
+    ],
+)
+def test_what_nothing_can_be_learned_of_is_said(X, y, message):
+    with pytest.warns(CorollaryWarning, match=message):
+        GAN(latent=2, width=8, conditional=y is not None, training=Training(epochs=1), random_state=0).fit(
+            X, y
+        )

@@ -126,6 +126,7 @@ def test_resumed_exactly():
     check_resume(model, RNG.random((24, 5, 5)), None)
 
 
+@pytest.mark.filterwarnings("ignore:.*samples must differ")
 @pytest.mark.parametrize(
     "call, message",
     [

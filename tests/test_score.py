@@ -170,6 +170,7 @@ def test_other_matchings_learn_images_and_labels(matching, tmp_path):
     np.testing.assert_array_equal(again.score_samples(X[:2], y[:2]), model.score_samples(X[:2], y[:2]))
 
 
+@pytest.mark.filterwarnings("ignore:.*samples must differ")
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -79,12 +80,30 @@ class GenerativeModel(Generator, GradientTrained):
 
     def _fitted_sizes(self, data: Data) -> dict[str, Any]:
         shape = tuple(int(side) for side in data.X.shape[1:])
+        self._warn_of_sameness(data.X)
         return {
             "sample_shape_": shape,
             "n_features_in_": math.prod(shape),
             "n_samples_": len(data.X),
             "n_classes_": len(getattr(self, "classes_", ())) if self.conditional else 0,
         }
+
+    def _warn_of_sameness(self, X: np.ndarray) -> None:
+        """Say that nothing can be learned of samples that are all the same, or of labels of which there is one."""
+        name, found = type(self).__name__, []
+        if len(X) > 1 and np.array_equal(X[0], X[-1]) and bool((X == X[:1]).all()):
+            found.append(
+                (
+                    "samples must differ to be learned from",
+                    f"{len(X)} that are all alike",
+                    "Draws will be like them.",
+                )
+            )
+        if self.conditional and len(self.classes_) == 1:
+            one = f"{self.classes_[0]!s} in all of them"
+            found.append(("conditional=True needs labels that differ", one, "Set conditional=False."))
+        for must, got, do in found:
+            warnings.warn(errors.wording(name, must, got, do), errors.CorollaryWarning, stacklevel=9)
 
     def _plan(self, n: int | None = None) -> Training:
         plan, asked = super()._plan(n), getattr(self.training, "early_stopping", None)
