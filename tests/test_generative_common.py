@@ -281,3 +281,16 @@ def test_what_nothing_can_be_learned_of_is_said(X, y, message):
         GAN(latent=2, width=8, conditional=y is not None, training=Training(epochs=1), random_state=0).fit(
             X, y
         )
+
+
+def test_draws_of_counts_are_counts():
+    """Counts, and rounded temperatures on both sides of it: only the former end at 0."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.poisson(1.0, 400), rng.normal(0.0, 3.0, 400).round(1), 2.0 + rng.poisson(0.5, 400)]
+    )
+    scaling = Scaling.learn(X)
+    far = scaling.backward(torch.full((1, 3), -9.0, dtype=torch.float64))[0]
+    assert float(far[0]) == 0 and float(far[1]) < X[:, 1].min() and float(far[2]) == 0
+    back = scaling.backward(scaling.forward(torch.tensor(X), 0.5)[0])
+    np.testing.assert_allclose(back, X, atol=1e-9)

@@ -181,6 +181,9 @@ class Scaling(NamedTuple):
         level = torch.floor((x - low) / step.clamp_min(1e-30))
         if step.ndim == 3:  # pixels have no levels beyond black and white
             level = level.clamp_min(0).minimum(self._last(step, low))
+        else:  # of what was never below zero, such as counts, nothing is
+            zero = -torch.floor(low / step.clamp_min(1e-30) + ROUNDING)
+            level = torch.where(low >= 0, level.maximum(zero), level)
         return torch.where(step > 0, low + level * step, x)
 
     @staticmethod
