@@ -16,6 +16,10 @@ FEW = (
     "a_column_made_from_the_answer",
     "outputs_of_one_column_minus_a_row_of_targets",
     "all_weights_zero",
+    "a_line_was_lost_in_the_middle",
+    "celsius_and_fahrenheit",
+    "no_zero_grad_with_momentum",
+    "plain_rnn_over_sixty_steps",
     "forum_linear_model_for_spirals",
     "healthy_linear_model_of_a_linear_matter",
 )

@@ -91,13 +91,18 @@ def takes_logits(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
     return sound and (given - least > PLAIN or (given > PLAIN / 5 and least < given / 2))
 
 
+def _logits(z: Tensor) -> bool:
+    """Whether outputs go beyond what probabilities can be."""
+    return bool(((z < 0) | (z > 1)).any())
+
+
 def softmax_inside(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
     r"""Whether a loss takes the softmax or sigmoid of logits twice: the loss of right answers then ends at a known floor.
 
     For :math:`K` classes it is :math:`\log (e + K - 1) - 1` however sure the answers are, and one more for sure wrong ones.
     """
     right = ideal(z, y)
-    if right is None or not bool(((right == 0) | (right == 1)).all()) or not bool((z < 0).any()):
+    if right is None or not bool(((right == 0) | (right == 1)).all()) or not _logits(z):
         return False
     axis = class_axis(z, y)
     several = right.ndim >= 2 and right.shape[axis] > 1 and right.ndim == y.ndim + 1
@@ -121,7 +126,7 @@ def softmax_inside(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool
 def one_sided(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> tuple[list[int], list[int]] | None:
     """Return the classes towards which a loss draws outputs that say nothing, and all, if one is all that it asks for."""
     right = ideal(z, y)
-    if right is None or not bool(((right == 0) | (right == 1)).all()) or not bool((z < 0).any()):
+    if right is None or not bool(((right == 0) | (right == 1)).all()) or not _logits(z):
         return None
     axis = class_axis(z, y)
     several = right.ndim >= 2 and right.shape[axis] > 1 and right.ndim == y.ndim + 1
