@@ -72,7 +72,7 @@ def unscaled_inputs(exam: Exam) -> None:
     if largest > PLAIN or largest < SMALL / 10:
         exam.find("unscaled-inputs", largest, said, where=where, evidence=evidence, repair=repair)
     elif largest > LARGE or largest < SMALL or apart:
-        exam.facts["scale suspected"] = (largest, said, where, evidence, repair)
+        exam.facts["scale suspected"] = (largest, said, where, evidence, repair, 0.7 if apart else 0.9)
 
 
 def _fails(exam: Exam) -> bool:
@@ -136,7 +136,7 @@ def scaled_inputs(exam: Exam) -> None:
     s = exam.subject
     if suspected is None or exam.lab is None or exam.has("unscaled-inputs"):
         return
-    size, said, where, evidence, repair = suspected
+    size, said, where, evidence, repair, sure = suspected
     trials = exam.facts.get("trials") or Trials(exam)
     raw = trials.good("new, raw", "new")
     x = s.train.x.float()
@@ -151,4 +151,4 @@ def scaled_inputs(exam: Exam) -> None:
     exam.facts["scaled run"] = [raw.loss, even.loss]
     if even.loss < 0.7 * raw.loss or not math.isfinite(raw.loss):
         exam.find("unscaled-inputs", size, f"{said}; standardised the loss is {even.loss:.3g} instead of {raw.loss:.3g}",
-                  where=where, evidence=evidence, repair=repair, sure=0.9)  # fmt: skip
+                  where=where, evidence=evidence, repair=repair, sure=sure)  # fmt: skip
