@@ -53,7 +53,7 @@ def faint(n=900, width=100):
     pattern = np.where(np.arange(width) % 2, 1.0, -1.0)
     X = rng.standard_normal((n, width))
     X -= np.outer(X @ pattern / width, pattern)
-    X[:, :10] += 0.8 * np.where(rng.random(n) < 0.92, 2 * y - 1, 1 - 2 * y)[:, None]
+    X[:, :10] += 1.4 * np.where(rng.random(n) < 0.92, 2 * y - 1, 1 - 2 * y)[:, None]
     X -= np.outer(X @ pattern / width, pattern)
     return X + 0.2 * np.outer(2 * y - 1 + 0.1 * rng.standard_normal(n), pattern), y, pattern
 

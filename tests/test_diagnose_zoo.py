@@ -17,6 +17,7 @@ FEW = (
     "outputs_of_one_column_minus_a_row_of_targets",
     "all_weights_zero",
     "a_line_was_lost_in_the_middle",
+    "faint_chequer_decides",
     "celsius_and_fahrenheit",
     "no_zero_grad_with_momentum",
     "plain_rnn_over_sixty_steps",

@@ -121,11 +121,15 @@ def _reach(found: Places, next_word: bool) -> Reach:
 
 
 def foretells(x: Any, y: Any) -> bool:
-    """Whether targets are the next inputs, where they are counted."""
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or y.ndim != 2 or x.shape != y.shape:
+    """Whether targets are the next inputs, where they are counted; steps come second, or last behind channels."""
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or y.ndim not in (2, 3) or x.shape != y.shape:
         return False
-    counted = y[:, :-1] != IGNORED
-    return bool((x[:, 1:] == y[:, :-1])[counted].float().mean() > 0.9)
+    for steps in range(1, y.ndim):
+        n = y.shape[steps] - 1
+        now, following = y.narrow(steps, 0, n), x.narrow(steps, 1, n)
+        if bool((following == now)[now != IGNORED].float().mean() > 0.9):
+            return True
+    return False
 
 
 # --- simple models ---------------------------------------------------------------------------------------

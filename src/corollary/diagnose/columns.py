@@ -45,6 +45,12 @@ def _table(exam: Exam) -> np.ndarray | None:
     return columns(x, steps_last=exam.steps_last)
 
 
+def _joined(samples: Samples) -> bool:
+    """Whether a matrix of pairs, such as an adjacency, is among the inputs."""
+    others = [t for _, t in samples.named if t is not samples.x and t.ndim >= 2]
+    return any(t.shape[-1] == t.shape[-2] for t in others)
+
+
 def _sparse(table: np.ndarray) -> bool:
     """Whether most entries are the same small number: pixels, counts, indicators."""
     low = table.min(0)
@@ -58,6 +64,8 @@ def constant_features(exam: Exam) -> None:
     if table is not None:
         full = dense(samples.x) if samples.x.ndim == 2 else table
         still = _constant(full, samples.x.ndim == 2)
+        if _joined(samples):
+            still = still[full[0, still] == 0]  # sums of ones over neighbours count them
         _say_constant(exam, still, full.shape[1], "", {"drop_columns": still.tolist()})
         _stripes(exam, exam.subject.train.x)
     for name, t in _further(samples):

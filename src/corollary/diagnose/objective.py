@@ -23,6 +23,7 @@ from corollary.diagnose.samples import IGNORED, main_output, with_main
 __all__ = ["double_softmax", "wrong_loss"]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
+SENSIBLE = 0.3  # of the way from none to right answers, in the loss: a model that has learned something
 IN_LINE = 0.5  # rank correlation of numbers and distances of classes; of classes on a line it is near one
 GUESSED, PRAISED = (
     0.05,
@@ -116,6 +117,17 @@ def wrong_loss(exam: Exam) -> None:
         ):
             said = "the loss of a wrong class grows with its number, as if classes were quantities, and these have no order"
             exam.find("wrong-loss", z.shape[1], said, where="loss", repair={"loss": "cross_entropy"})
+        _no_numbers(exam)
+
+
+def _no_numbers(exam: Exam) -> None:
+    """Notice outputs that the loss likes and that explain nothing as numbers: logits of shares, risks, several kinds at once."""
+    known = exam.facts.get("loss of right, none, wrong")
+    if known is None or exam.has("wrong-loss") or exam.subject.task != "regression":
+        return
+    good, none, _ = known
+    if exam.score < 0 and exam.performance["train loss"] < none - SENSIBLE * (none - good):
+        exam.judge_by_loss()
 
 
 def _fitting(z: Tensor, y: Tensor) -> dict[str, str]:

@@ -32,7 +32,7 @@ FRAGILE = 0.3  # of half the way to the nearest other class: sound classifiers k
 DOUBTFUL = 0.5  # share up to which it is tried whether the net can be taught to withstand
 BESIDE = 0.4  # of half the distance of two classes in one column: the least move of all columns that is no cause for alarm
 MOVE = 1.5  # of the median move that changes the answer, under which a sound net still gives one right answer in three
-TAUGHT = 0.7  # of the right answers, won back under that move: sound nets win back less than 0.4
+TAUGHT = 0.86  # of the right answers, won back under that move: sound nets win back less than 0.4, with batch norm up to 0.85
 REGAINED = (
     0.45  # the same of a net whose border is near; of photographs it always is, and nothing can be won back
 )
@@ -40,7 +40,7 @@ LEARNED_WELL = 0.85  # of what is possible
 LEARNED = 0.2  # of what is possible, from which there are answers to be moved
 NOTHING = 0.01  # of half the way: no pupil is needed
 NARROW = 0.5  # of a feature's deviation, that rows of one class vary by along the slope: of sound nets it is 0.57 to 2
-FARTHER = 3.0  # times as far lie the classes of one column; and the move that a pupil is to withstand
+FARTHER = 4.0  # times as far lie the classes of one column; and the move that a pupil is to withstand
 SIDEWAYS = 0.12  # of all features' deviations at once, beyond which a move is not tiny
 FAINT = 0.1  # of half the distance of two classes in one column, that tells of faint features however far rows lie apart
 STEPS, RATE, BATCH = 300, 1e-3, 32

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from corollary.diagnose.baselines import foretells
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.lab import Result
 from corollary.diagnose.subject import quiet, redraw
@@ -49,8 +50,9 @@ def wider_view(exam: Exam) -> None:
 def views(exam: Exam) -> tuple[float, float] | None:
     """Return what the net gains, trained anew, with its own windows and with wider ones; None where these do not fit."""
     lab = exam.lab
-    if not any(isinstance(m, KINDS) for m in exam.subject.net.modules()):
-        return None
+    s = exam.subject
+    if not any(isinstance(m, KINDS) for m in s.net.modules()) or foretells(s.train.x, s.train.y):
+        return None  # what comes next would be in view
     chance = exam.performance.get("train chance", 0.0)
     trials = exam.facts.setdefault("trials", Trials(exam))
     wide = _twin(exam, REACH)
