@@ -65,7 +65,7 @@ def constant_features(exam: Exam) -> None:
         full = dense(samples.x) if samples.x.ndim == 2 else table
         still = _constant(full, samples.x.ndim == 2)
         if _joined(samples):
-            still = still[full[0, still] == 0]  # sums of ones over neighbours count them
+            still = still[full[0, still] != 1]  # sums of ones over neighbours count them
         _say_constant(exam, still, full.shape[1], "", {"drop_columns": still.tolist()})
         _stripes(exam, exam.subject.train.x)
     for name, t in _further(samples):

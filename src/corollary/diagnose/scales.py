@@ -61,7 +61,7 @@ def unscaled_inputs(exam: Exam) -> None:
     typical = typical[typical > 0]
     if not len(typical):
         return
-    apart = entering.ndim == 2 and typical.min() < SMALL * np.median(typical) and _fails(exam)
+    apart = entering.ndim == 2 and _apart(entering) and _fails(exam)
     largest, middle = float(typical.max()), float(np.median(typical))
     smallest = float(np.percentile(typical, 5))
     exam.facts["input size"] = [smallest, middle, largest]
@@ -73,6 +73,13 @@ def unscaled_inputs(exam: Exam) -> None:
         exam.find("unscaled-inputs", largest, said, where=where, evidence=evidence, repair=repair)
     elif largest > LARGE or largest < SMALL or apart:
         exam.facts["scale suspected"] = (largest, said, where, evidence, repair, 0.7 if apart else 0.9)
+
+
+def _apart(x: Tensor) -> bool:
+    """Whether a column that varies from row to row, not in some rows only as a pixel near a border does, is far smaller."""
+    flat, typical = columns(x), sizes(x)
+    varies = np.diff(np.percentile(flat, [10, 90], axis=0), axis=0)[0] > 0
+    return bool(varies.any() and typical[varies].min() < SMALL * np.median(typical))
 
 
 def _fails(exam: Exam) -> bool:
