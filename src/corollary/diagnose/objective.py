@@ -25,10 +25,8 @@ __all__ = ["double_softmax", "wrong_loss"]
 UNIT = 1e-3  # how near to one the sums of probabilities are
 SENSIBLE = 0.3  # of the way from none to right answers, in the loss: a model that has learned something
 IN_LINE = 0.5  # rank correlation of numbers and distances of classes; of classes on a line it is near one
-GUESSED, PRAISED = (
-    0.05,
-    0.1,
-)  # mean recall above that of guesses; of the way from right answers to none, in the loss
+GUESSED = 0.05  # of the mean recall, above that of guesses
+PRAISED = 0.1  # of the way from right answers to none, in the loss
 BEYOND = 0.02  # of the targets, or of one, from which it is no rounding
 
 

@@ -46,10 +46,8 @@ ENOUGH, FAR = (
 UNMET = 0.15  # of what is possible: of new rows, what no run of a net gains though simple models do
 DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
 EVEN = 0.03  # confidence above that of even odds that a model has which has learned nothing
-LOUD, CLEARLY = (
-    1.5,
-    2.5,
-)  # temperature on known rows, of sound nets at most one; standard errors of what it gains on others
+LOUD = 1.5  # temperature on the rows it was trained on; of sound nets it is at most one
+CLEARLY = 2.5  # standard errors of what that temperature gains on other rows
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
 BY_HEART, UNKNOWN = (
@@ -99,7 +97,7 @@ def capacity(exam: Exam) -> None:
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
         if not exam.facts.get("mended by a temperature") and exam.sure.get("miscalibrated", 0.0) > ASIDE:
             exam.sure["miscalibrated"] = (
-                0.6  # what cannot follow the data is right too often here, too seldom there
+                0.6  # a net that cannot follow the data is too sure here, too modest there
             )
 
 

@@ -20,7 +20,7 @@ GROWTH = 1.25  # ratio of the levels that one term of the bound stands for
 def log_cell(
     x0: Tensor, mean: Tensor, deviation: Tensor, begin: Tensor, end: Tensor, width: Tensor
 ) -> Tensor:
-    """Return log-densities of numbers that are normal, but even within cells of a width, eq. 8; or simply normal without one."""
+    """Return log-densities of numbers that are normal, but even within cells of a width (eq. 8 of ``ddpm``), or simply normal."""
     deviation = deviation.double()
     a, b = ((edge - mean).double() / deviation for edge in (begin, end))
     a, b = torch.where(a > 0, -b, a), torch.where(a > 0, -a, b)  # the tail where nothing cancels
@@ -54,9 +54,7 @@ def even_noise(count: int, x0: Tensor, term: int) -> Tensor:
     places = torch.arange(math.prod(shape), device=x0.device)
     rows = scrambled(fingerprints(x0) + term)[:, None]
     order = scrambled(places + term).argsort() / len(places)
-    turned = (
-        (rows >> 11 & _ones(53)).double() / 2**53 + order
-    ) % 1  # by as much as each sample says: uniform
+    turned = ((rows >> 11 & _ones(53)).double() / 2**53 + order) % 1  # as far as each sample says: uniform
     sizes = math.sqrt(2) * torch.erfinv(turned.clamp_max(1 - 1e-12))  # quantiles of |z|
     signs = 1 - 2 * (scrambled(rows + places) & 1)
     normal = (signs * sizes).reshape(len(x0), *shape).movedim(1, 0)
