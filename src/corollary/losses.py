@@ -186,9 +186,8 @@ def exponential_family(output: Tensor, target: Tensor, family: str) -> Tensor:
 
 # --- criteria that estimators use ------------------------------------------------------------------------
 
-Draw = Callable[
-    [Any, Tensor], Tensor
-]  # draw(torch.rand or torch.randn, like): random numbers of a tensor's shape
+# draw(torch.rand or torch.randn, like): random numbers of a tensor's shape
+Draw = Callable[[Any, Tensor], Tensor]
 
 
 def exchanged(target: Tensor, share: float, draw: Draw) -> Tensor:

@@ -131,9 +131,8 @@ def evaluate(
                 shared["steps"] = steps
             found = (pgd if attack == "pgd" else fgsm)(model, _rows(X, left), truth[left], **shared)
             radius[left[np.asarray(to_numpy(found.success))]] = r
-    count = np.array(
-        [int((radius > r).sum()) for r in radii]
-    )  # the rest is wrong, or fooled within the radius
+    # the rest is wrong, or fooled within the radius
+    count = np.array([int((radius > r).sum()) for r in radii])
     low, high = _interval(count, len(truth))
     return RobustnessCurve(radii, count / len(truth), low, high, radius, norm, attack)
 

@@ -106,10 +106,8 @@ def fit_system(
         if "forecaster" in entry.roles:
             kept, held = _in_time(as_input(dataset, entry.input, entry.name), test)
         else:
-            if (dataset.kind, entry.input) == (
-                "table",
-                "sequence",
-            ):  # whole series are held out, not rows of theirs
+            # whole series are held out, not rows of theirs
+            if (dataset.kind, entry.input) == ("table", "sequence"):
                 dataset = as_input(dataset, entry.input, entry.name)
             kept, held = _as_inputs(*_divide(dataset, test, seed, entry), entry)
         request = {"source": source, "kind": kind, "target": target, "seed": seed, "test": test}

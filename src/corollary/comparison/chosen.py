@@ -52,9 +52,8 @@ class Chosen:
             and hasattr(given.X, "shape")
             and given.X.shape[1:] == (len(self.columns or ()),)
         ):
-            given = replace(
-                given, feature_names=self.columns
-            )  # an array has the columns in the order of the fit
+            # an array has the columns in the order of the fit
+            given = replace(given, feature_names=self.columns)
         return self.reader(given).X
 
     def __getattr__(self, name: str) -> Any:

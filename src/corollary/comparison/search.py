@@ -27,11 +27,8 @@ from corollary.roletable import TASKS
 
 __all__ = ["SPACES", "Search", "check_search", "searched", "space_of"]
 
-HALVED = (
-    "classification",
-    "regression",
-    "density",
-)  # whose models scikit-learn's search can divide and score
+# whose models scikit-learn's search can divide and score
+HALVED = ("classification", "regression", "density")
 KINDS = ("table", "image", "text", "sequence")  # of data that it can divide
 # Codes are compared at one length; groups are found without labels; the nodes of a graph cannot be divided again.
 FIXED = ("reconstruction", "clustering", "separation", "nodes")

@@ -229,9 +229,8 @@ def topics(model: Any, held: Dataset) -> dict[str, float]:
     from corollary.mixtures.topics import coherence, completion_perplexity, halve
 
     weights = np.asarray(model.components_, np.float64)
-    shares = (
-        0.99 * weights / weights.sum(axis=1, keepdims=True) + 0.01 / weights.shape[1]
-    )  # no word is impossible
+    # no word is impossible
+    shares = 0.99 * weights / weights.sum(axis=1, keepdims=True) + 0.01 / weights.shape[1]
     top = min(10, weights.shape[1])
     return {
         "word perplexity": completion_perplexity(shares, halve(held.X, np.random.default_rng(0))),

@@ -14,13 +14,8 @@ from corollary.data.limits import allow
 
 __all__ = ["as_array", "concatenated", "read_npy", "read_npz", "sparse_from"]
 
-_SPARSE = {
-    "data",
-    "indices",
-    "indptr",
-    "format",
-    "shape",
-}  # as scipy.sparse.save_npz writes CSR, CSC
+# as scipy.sparse.save_npz writes CSR, CSC
+_SPARSE = {"data", "indices", "indptr", "format", "shape"}
 _MAPPED = 2**30  # a .npy file with more bytes stays on disk and is read as needed
 
 

@@ -70,9 +70,8 @@ _ID = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|key|index|rownames?|row|nr|no|number|code)$|^(id|unnamed)([^a-z]|$)"
 )
 _CAMEL = re.compile(r"[a-z](ID|Id)$")
-_CODED = re.compile(
-    r"(^|[^a-z])(id|zip|zipcode|zip.?code|postcode|postal.?code|plz)$"
-)  # numbers that measure nothing
+# numbers that measure nothing
+_CODED = re.compile(r"(^|[^a-z])(id|zip|zipcode|zip.?code|postcode|postal.?code|plz)$")
 _TIME = re.compile(r"time|date|year|month|week|day|hour|minute|second|quarter|period|step|age|^t$")
 
 

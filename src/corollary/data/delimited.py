@@ -276,10 +276,8 @@ def _is_above(row: list[str], usual: int) -> bool:
 
 def column_names(rows: list[list[str]]) -> tuple[list[str], bool]:
     """Return the names of the columns, and whether they stand in the first row."""
-    first, below = (
-        [" ".join(field.split()) for field in rows[0]],
-        rows[1:],
-    )  # a name may stand in several lines
+    # a name may stand in several lines
+    first, below = ([" ".join(field.split()) for field in rows[0]], rows[1:])
     if first[0].startswith("#"):
         first[0] = first[0].lstrip("# ") or "#"
     if below and all(len(row) == len(first) + 1 and not row[-1].strip() for row in below):
@@ -419,9 +417,8 @@ def _frame(path: Path, dialect: Dialect, options: dict[str, Any]) -> Any:
     if dialect.separator not in (" ", "::") and not is_packed(path):  # pandas is quickest with a path
         where: dict[str, Any] = {"skiprows": dialect.skip, "header": 0 if dialect.header else None}
         where |= {"encoding": dialect.encoding, "compression": None}
-        if (
-            dialect.plain and not options["dtype"]
-        ):  # looking for further gaps and blanks takes as long again as reading
+        # looking for further gaps and blanks takes as long again as reading
+        if dialect.plain and not options["dtype"]:
             plain = {key: options[key] for key in ("sep", "names")}
             frame = _read_csv(path, {**plain, **where})
             if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in frame.dtypes):

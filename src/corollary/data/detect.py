@@ -108,13 +108,8 @@ _MONTHS = _FULL | {name: i for i, names in enumerate(_SHORT) for name in names.s
 _MONTHS |= {name[:3].lower(): i for i, name in enumerate(_ENGLISH)}
 _FOREIGN = re.compile(rf"(?i)\b({'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?")
 _CALENDAR = (19000101, 21001231)  # days as integers
-_NUMERIC = (
-    "integer",
-    "floating",
-    "decimal",
-    "mixed-integer-float",
-    "boolean",
-)  # pandas' words for columns of objects
+# pandas' words for columns of objects
+_NUMERIC = ("integer", "floating", "decimal", "mixed-integer-float", "boolean")
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
 Reading = dict[str, Any]
 

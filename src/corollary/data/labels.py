@@ -77,9 +77,8 @@ def places(
     given = [values] if isinstance(values, str | bytes) or np.ndim(values) == 0 else list(values)
     known = {name: i for i, name in enumerate(np.asarray(names).tolist())}
     plain = [value.item() if isinstance(value, np.generic) else value for value in given]
-    if any(
-        _absent(value, known) for value in plain
-    ):  # ids that were read as numbers may be given as words, and words as numbers
+    # ids that were read as numbers may be given as words, and words as numbers
+    if any(_absent(value, known) for value in plain):
         by_word = {str(name): i for name, i in known.items()}
         found = [known[v] if not _absent(v, known) else by_word.get(str(v), -1) for v in plain]
     else:

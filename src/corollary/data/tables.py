@@ -37,10 +37,8 @@ __all__ = [
     "with_target_only",
 ]
 
-_MARKS, _OBJECT = (
-    b",:{[\n",
-    24,
-)  # what stands beside a value of JSON, and bytes of memory that each of these takes at least
+# what stands beside a value of JSON, and bytes of memory that each of these takes at least
+_MARKS, _OBJECT = (b",:{[\n", 24)
 _CELL = 8  # bytes of a number, or of a pointer to what is none
 _FEWEST = 5  # rows of which the last can be one of sums
 _WIDE = 1000  # columns above which a frame is copied into one block for each type: rows and columns are taken from it at once
@@ -159,9 +157,8 @@ def _spelled_alike(column: Any, name: str) -> Any:
 
 def _numbers(frame: Any) -> np.ndarray:
     dtype = np.float32 if all(str(d).lower() == "float32" for d in frame.dtypes) else np.float64
-    if all(
-        isinstance(d, np.dtype) for d in frame.dtypes
-    ):  # NaN is the only gap there is: no second look at all
+    # NaN is the only gap there is: no second look at all
+    if all(isinstance(d, np.dtype) for d in frame.dtypes):
         return np.asarray(frame.to_numpy(dtype=dtype))
     return np.asarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
 

@@ -50,9 +50,8 @@ def bottleneck(exam: Exam) -> None:
     hour_glass = (
         max(widths[:narrow], default=0) >= 4 * width and max(widths[narrow + 1 : -1], default=0) >= 4 * width
     )
-    one = (
-        width == 1 and inputs >= 8 and outputs >= 4
-    )  # many inputs and many answers, and one number between them
+    # many inputs and many answers, and one number between them
+    one = width == 1 and inputs >= 8 and outputs >= 4
     inner_narrow = hour_glass or (max(widths[:narrow], default=0) >= 8 * width) or one
     code = s.task == "reconstruction" and after >= 2 * width and before >= 2 * width
     if not (inner_narrow or code):

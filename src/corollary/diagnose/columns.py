@@ -157,9 +157,8 @@ def _pixels(full: np.ndarray) -> bool:
 def duplicate_features(exam: Exam) -> None:
     """Columns that repeat another one, up to scale and sign, of any real input."""
     table, samples = _table(exam), exam.subject.train
-    if table is not None and not (
-        samples.x.ndim >= 4 and table.shape[1] <= 4
-    ):  # grey images with three channels
+    # grey images with three channels
+    if table is not None and not (samples.x.ndim >= 4 and table.shape[1] <= 4):
         _repeated(exam, table, "")
     for name, t in _further(samples):
         if not exam.has("duplicate-features"):

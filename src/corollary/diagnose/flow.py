@@ -54,9 +54,8 @@ def decay(t: Trace) -> float:
     top = max(calls[-2:], key=lambda c: rms(c.gradient))
     low = min(calls[:2], key=lambda c: rms(c.gradient))
     ratio = rms(low.gradient) / rms(top.gradient)
-    spread = math.sqrt(
-        max(1.0, places(low) / places(top))
-    )  # a mean over places divides the gradient among them
+    # a mean over places divides the gradient among them
+    spread = math.sqrt(max(1.0, places(low) / places(top)))
     return ratio if ratio >= 1 else min(1.0, ratio * spread)
 
 

@@ -47,9 +47,8 @@ def posterior_collapse(exam: Exam) -> None:
         )
         if "dead-units" in exam.sure:  # of an encoder that is not needed
             exam.sure["dead-units"] = min(exam.sure["dead-units"], 0.5)
-        if (
-            exam.sure.get("frozen-parameters", 1.0) < 0.75
-        ):  # weights that read an empty code have nothing to learn from
+        # weights that read an empty code have nothing to learn from
+        if exam.sure.get("frozen-parameters", 1.0) < 0.75:
             exam.drop("frozen-parameters")
 
 

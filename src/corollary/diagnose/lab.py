@@ -26,12 +26,8 @@ from corollary.diagnose.trace import RANDOM
 __all__ = ["Lab", "Result"]
 
 WATCHED = 512  # rows on which a run is measured
-UNFIT = (
-    "LBFGS",
-    "SparseAdam",
-    "Muon",
-    "Optimizer",
-)  # that need a closure, sparse gradients or matrices only, or are none
+# that need a closure, sparse gradients or matrices only, or are none
+UNFIT = ("LBFGS", "SparseAdam", "Muon", "Optimizer")
 
 
 class DropoutRate(TorchFunctionMode):

@@ -26,14 +26,10 @@ CLEAR = 3.5  # standard errors by which a model does not do worse on rows that i
 REFUTED = (
     0.7  # of the confident errors: simple models make more of them on validation too, the model itself fewer
 )
-FAR, LINEAR = (
-    10.0,
-    2.5,
-)  # deviations of the targets that an error is far at; of the loss at twice as far, where squares say 4
-SURE, LEAST = (
-    0.25,
-    0.15,
-)  # gain from which simple models are judges by themselves, and from which the model bears them out
+# deviations of the targets that an error is far at; of the loss at twice as far, where squares say 4
+FAR, LINEAR = (10.0, 2.5)
+# gain from which simple models are judges by themselves, and from which the model bears them out
+SURE, LEAST = (0.25, 0.15)
 CLEAN = 0.9  # score of simple models from which they are good enough judges by themselves
 
 
@@ -65,9 +61,8 @@ def label_noise(exam: Exam, base: Baselines, name: str, wrong: np.ndarray, guess
             )
             return
     s = exam.subject
-    if p.classes and not foretells(
-        s.train.x, s.train.y
-    ):  # a word is no label: what comes next is drawn, not wrong
+    # a word is no label: what comes next is drawn, not wrong
+    if p.classes and not foretells(s.train.x, s.train.y):
         _confident_errors(exam, base)
     elif not p.classes and not (alike and _better_where_new(exam)) and base.gain > 0.2:
         _outliers(exam, base, guess)

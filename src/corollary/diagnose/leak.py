@@ -20,11 +20,8 @@ SHORT = 0.85  # of what can be gained, from which one column is enough for an an
 ASKED = 512  # rows
 CLEAR = 3.0  # standard errors: of k rows in which two answers differ, all for one of them, the difference is k +- sqrt(k)
 STAMPED = 0.99  # of a pixel's variance between classes: it is one number for each
-MARK, FEW, PIXELS = (
-    0.5,
-    0.05,
-    20000,
-)  # of a pixel's variance between classes (each class may have its own); share of an image that is a mark; of an image
+# of a pixel's variance between classes (each class may have its own); share of an image that is a mark; of an image
+MARK, FEW, PIXELS = (0.5, 0.05, 20000)
 
 
 class Strongest(NamedTuple):
@@ -49,9 +46,8 @@ def target_leak(exam: Exam) -> None:
     valid = found.alone.valid.get(found.alone.best, float("nan")) if found.alone.valid else float("nan")
     lost = (valid - base.chance) / max(1e-9, 1 - base.chance) < a - 0.3
     mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
-    used = (
-        not mine < 0.5 * a
-    )  # a leak makes the model good; what it does not use is no reason for its failure
+    # a leak makes the model good; what it does not use is no reason for its failure
+    used = not mine < 0.5 * a
     exam.facts["best column"] = {
         "column": found.column, "alone": found.alone.score, "others": found.others.score, "valid": valid, "used": used,
     }  # fmt: skip
@@ -126,9 +122,8 @@ def _mark(exam: Exam) -> bool:
         "pixels": len(place),
         "gains": [mine, kept, left],
     }
-    stamped = bool(
-        strength.max() > STAMPED
-    )  # as no picture is by nature, whether the model looks there or not
+    # as no picture is by nature, whether the model looks there or not
+    stamped = bool(strength.max() > STAMPED)
     if not stamped and (mine < 0.5 or kept < SHORT * mine or left > (1 - SHORT) * mine):
         return False
     covered = x.flatten(2).clone()

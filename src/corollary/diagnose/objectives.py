@@ -71,9 +71,8 @@ class Criterion:
                 value = value.get("loss", next(iter(value.values())))
             return value.mean() if value.ndim else value
         z = main_output(out)
-        if (
-            self.name == "none"
-        ):  # nothing to compare with: the size of the output, so that there is a gradient
+        # nothing to compare with: the size of the output, so that there is a gradient
+        if self.name == "none":
             return z.float().square().mean()
         z, target = aligned(self.name, z, target)
         return named(self.name, z, target)

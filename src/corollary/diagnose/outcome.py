@@ -39,10 +39,8 @@ SAME = {
 }  # net
 LESS = 0.08  # of what is possible: what a model scores less on its own rows than others on rows that they have not seen
 ANOTHER = 0.03  # that another draw of the perceptron may differ by
-ENOUGH, FAR = (
-    0.75,
-    0.2,
-)  # of what is possible: with so much it is not too small; what another net is ahead of one that is
+# of what is possible: with so much it is not too small; what another net is ahead of one that is
+ENOUGH, FAR = (0.75, 0.2)
 UNMET = 0.15  # of what is possible: of new rows, what no run of a net gains though simple models do
 DOUBT = 0.08  # below what is deserved; smoothing by a tenth asks for 0.05 less
 EVEN = 0.03  # confidence above that of even odds that a model has which has learned nothing
@@ -50,10 +48,8 @@ LOUD = 1.5  # temperature on the rows it was trained on; of sound nets it is at 
 CLEARLY = 2.5  # standard errors of what that temperature gains on other rows
 HALTED = 0.2  # confidence too low that a training stopped in time may have
 SMOOTHED = 0.85  # confidence that customary label smoothing, of a tenth, asks for
-BY_HEART, UNKNOWN = (
-    0.02,
-    0.25,
-)  # of a constant answer's loss: left on rows known by heart; that new rows cost more
+# of a constant answer's loss: left on rows known by heart; that new rows cost more
+BY_HEART, UNKNOWN = (0.02, 0.25)
 ASIDE = 0.5  # how sure an overfit is that explains the lesser part of what is wrong
 
 
@@ -83,9 +79,8 @@ def capacity(exam: Exam) -> None:
     behind = theirs - mine
     new_rows = _behind_on_new_rows(exam)
     seen = views(exam) if behind > LESS and math.isfinite(exam.facts.get("reference net", math.nan)) else None
-    if seen is not None and seen[1] - seen[0] > max(
-        LESS, 0.5 * (theirs - seen[0])
-    ):  # a wider view closes most of the gap
+    # a wider view closes most of the gap
+    if seen is not None and seen[1] - seen[0] > max(LESS, 0.5 * (theirs - seen[0])):
         say_view(exam, *seen)
         return
     clearly = 1 - mine > 3 * (1 - theirs) or new_rows > UNMET

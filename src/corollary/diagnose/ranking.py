@@ -80,9 +80,8 @@ def ranked(exam: Exam) -> list[Finding]:
 
     def key(cause: str) -> tuple[float, int]:
         sure = exam.sure[cause]
-        doubt = (
-            0.0 if sure >= 0.75 else 3.0 if sure >= 0.6 else 5.0 if sure >= 0.5 else 10.0
-        )  # suspects come last
+        # suspects come last
+        doubt = 0.0 if sure >= 0.75 else 3.0 if sure >= 0.6 else 5.0 if sure >= 0.5 else 10.0
         return FAMILIES.index(RULES[cause].family) + doubt, CAUSES.index(cause)
 
     odd = exam.facts.get("odd settings", {})

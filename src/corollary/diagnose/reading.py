@@ -264,9 +264,8 @@ def checked(samples: Samples, module: nn.Module | None = None) -> Samples:
     x, y = samples.x, samples.y
     if not samples.n:
         raise NoRows(errors.wording(OWNER, "data must have rows", "none"))
-    if (
-        module is None and isinstance(x, np.ndarray) and x.ndim == 2
-    ):  # of an estimator that encodes for itself
+    # of an estimator that encodes for itself
+    if module is None and isinstance(x, np.ndarray) and x.ndim == 2:
         return replace(samples, args=[torch.from_numpy(np.stack([_numbers(c) for c in x.T], 1))])
     if module is not None and isinstance(x, np.ndarray):
         word = next((v for v in x.reshape(-1) if not isinstance(v, Real)), x.dtype)

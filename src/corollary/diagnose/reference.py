@@ -11,13 +11,8 @@ from corollary.diagnose.baselines import Problem, scaled, score_of
 
 __all__ = ["perceptron_gain", "perceptron_guesses"]
 
-WIDTH, STEPS, ROWS, RATE, DECAY = (
-    64,
-    300,
-    64,
-    5e-3,
-    1e-4,
-)  # learns a smooth function of ten columns in a third of a second
+# learns a smooth function of ten columns in a third of a second
+WIDTH, STEPS, ROWS, RATE, DECAY = (64, 300, 64, 5e-3, 1e-4)
 
 
 def perceptron_gain(train: Problem, valid: Problem | None, chance: float) -> float:

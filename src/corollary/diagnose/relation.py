@@ -22,10 +22,8 @@ SHIFTS = (1, -1, 2, -2, 3, -3, 5, -5, 10, -10)
 CLEAR = 4.0  # standard errors from which a score is above chance
 CHANCE = 2.0  # the same, up to which the best of three may come by chance
 FEW = 0.1  # gain that may come by chance where rows are too few to say that there is no signal
-SLIPPED, LEAST = (
-    4.0,
-    0.1,
-)  # deviations of a walk, and the share of the targets that fit better a few rows further
+# deviations of a walk, and the share of the targets that fit better a few rows further
+SLIPPED, LEAST = (4.0, 0.1)
 SLIDES = 12  # numbers by which windows may be apart
 SAME = 0.999  # correlation of a column with a target that it is, up to rounding
 
@@ -175,9 +173,8 @@ def _own(exam: Exam) -> float:
 
 def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
     """Return the shift of targets at which neighbours learn them, if there is one."""
-    whole = (
-        exam.subject.all_train
-    )  # of data that are large some rows are looked at, and their neighbours are others
+    # of data that are large some rows are looked at, and their neighbours are others
+    whole = exam.subject.all_train
     x, y = whole.x, whole.y
     if not isinstance(y, Tensor) or y.reshape(len(y), -1).shape[1] != 1:
         return None

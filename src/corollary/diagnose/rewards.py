@@ -26,16 +26,10 @@ __all__ = [
 ]
 
 UNIT = 1e-3  # how near to one the sums of probabilities are
-SIZES = (
-    6.0,
-    4.0,
-    2.5,
-)  # of logits, from sure to leaning; numbers compared with ones and zeros are best at one
-ASKED = (
-    *SIZES,
-    1.0,
-    0.4,
-)  # the same, down to what a loss wants whose labels are smoothed by most of their weight
+# of logits, from sure to leaning; numbers compared with ones and zeros are best at one
+SIZES = (6.0, 4.0, 2.5)
+# the same, down to what a loss wants whose labels are smoothed by most of their weight
+ASKED = (*SIZES, 1.0, 0.4)
 SURE = (0.98, 0.6, 0.3)  # the same of probabilities: the part that is no even chance
 FURTHER = 2.0  # times what the next class costs, that one half of all classes away costs of numbers only
 ENDLESS = 60.0  # a logit whose softmax is one to the last place
@@ -85,9 +79,8 @@ def takes_logits(criterion: Criterion, out: Any, z: Tensor, y: Tensor) -> bool:
     except Exception:
         return False
     least = min(logits)
-    sound = (
-        bool(np.isfinite([given, *logits]).all()) and least >= 0
-    )  # a logarithm of numbers above one is below zero
+    # a logarithm of numbers above one is below zero
+    sound = bool(np.isfinite([given, *logits]).all()) and least >= 0
     return sound and (given - least > PLAIN or (given > PLAIN / 5 and least < given / 2))
 
 
@@ -200,9 +193,8 @@ def treats_as_numbers(exam: Exam, z: Tensor, y: Tensor) -> bool:
     if right is None or y.is_floating_point() or z.shape[class_axis(z, y)] < 4:
         return False
     k, steps = z.shape[class_axis(z, y)], (0, 1, z.shape[class_axis(z, y)] // 2)
-    away = [
-        torch.where(y + d < k, y + d, y - d) for d in steps
-    ]  # the right class, the next one, and one half of all away
+    # the right class, the next one, and one half of all away
+    away = [torch.where(y + d < k, y + d, y - d) for d in steps]
     outs = [SIZES[0] * made for t in away if (made := ideal(z, t)) is not None]
     try:
         with torch.no_grad():

@@ -16,13 +16,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 __all__ = ["IGNORED", "Samples", "binds", "coded", "joined", "kept", "main_output", "with_main"]
 
 IGNORED = -100  # labels that are not counted, as in torch
-NAMED = (
-    "logits",
-    "prediction_logits",
-    "last_hidden_state",
-    "reconstruction",
-    "sample",
-)  # main parts of outputs
+# main parts of outputs
+NAMED = ("logits", "prediction_logits", "last_hidden_state", "reconstruction", "sample")
 
 
 def as_tensor(value: Any) -> Any:
@@ -91,9 +86,8 @@ class Samples:
     y: Any
     n: int
     packed: bool = False  # whether the module takes its inputs as the one tuple or dict they came in
-    held: tuple[
-        Tensor, ...
-    ] = ()  # tensors of the module's own that are no parameters: a graph whose nodes the inputs name
+    # tensors of the module's own that are no parameters: a graph whose nodes the inputs name
+    held: tuple[Tensor, ...] = ()
     key: str = ""  # the name that a single input had in the dict it came in
     like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
 

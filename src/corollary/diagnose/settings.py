@@ -36,9 +36,8 @@ class Settings:
         """Read a torch optimiser."""
         if optimizer is None:
             return cls(batch_size=batch_size)
-        if isinstance(
-            optimizer, Mapping
-        ):  # as configure_optimizers of Lightning returns it, or with schedules
+        # as configure_optimizers of Lightning returns it, or with schedules
+        if isinstance(optimizer, Mapping):
             optimizer = optimizer.get("optimizer", optimizer)
         while isinstance(optimizer, (tuple, list)) and optimizer:
             optimizer = optimizer[0]

@@ -81,9 +81,8 @@ class Subject:
         self.notes = list(notes)  # what was found out while reading: what about, and what
         train, valid, words = coded(train, valid)
         self.words = words
-        self.unseen: dict[
-            str, float
-        ] = {}  # classes of validation that the output has no place for, by share of rows
+        # classes of validation that the output has no place for, by share of rows
+        self.unseen: dict[str, float] = {}
         if words:
             few = ", ".join(f"{word} = {i}" for i, word in enumerate(words[:5])) + (
                 ", …" if len(words) > 5 else ""

@@ -82,9 +82,8 @@ def dead_units(exam: Exam) -> None:
         elif worst > max(0.5, usual + BEYOND) and not well:
             sure = 0.5  # died on the way: something else killed them
     elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
-        late = depth <= 0.5 or (
-            _travelled(exam) and not _never_moved(exam, where, width)
-        )  # they died on the way
+        # they died on the way
+        late = depth <= 0.5 or (_travelled(exam) and not _never_moved(exam, where, width))
         sure = 0.0 if well and worst < 0.7 else 0.5 if late else 0.85
     if sure:
         exam.find("dead-units", worst, said, where=where, sure=sure, repair={"initialise": "kaiming"},

@@ -23,10 +23,8 @@ __all__ = ["say_view", "views", "wider_view"]
 
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CLEAR = 0.15  # of what is possible, gained on held-out rows: other draws of one net differ by less
-REACH, FURTHER = (
-    12,
-    32,
-)  # places that a widened net sees at least; of a second try, half of what there is up to this
+# places that a widened net sees at least; of a second try, half of what there is up to this
+REACH, FURTHER = (12, 32)
 RATE, LONGER = 5 * GOOD, 3  # a rate that suits small convolutional nets, and how much longer than other runs
 SECONDS, LEAST = 1.5, 60  # of a run, and the steps below which nothing is learned
 

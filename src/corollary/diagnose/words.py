@@ -23,10 +23,8 @@ __all__ = ["Words", "told"]
 FOLDS = 5
 PRIOR = 3.0  # places that the shares of the classes stand for, a in eq. 1
 WORDS, CLASSES = 2000, 64  # that are told apart, the most frequent
-OFFSETS, NEAR = (
-    6,
-    1,
-)  # that are kept: those that tell most, and those next to the place, which may tell together only
+# that are kept: those that tell most, and those next to the place, which may tell together only
+OFFSETS, NEAR = (6, 1)
 NUMBERS = 6  # of an offset
 OUTSIDE, RARE = 0, 1  # codes of what lies outside of a sample, and of words that are not told apart
 

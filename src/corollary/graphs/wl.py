@@ -37,9 +37,8 @@ class Union(NamedTuple):
     start: np.ndarray
     index: np.ndarray
     offsets: np.ndarray  # where each graph's nodes begin
-    labels: np.ndarray = np.empty(
-        0, dtype=np.uint64
-    )  # of the edges, in the order of ``index``; empty for none
+    # of the edges, in the order of ``index``; empty for none
+    labels: np.ndarray = np.empty(0, dtype=np.uint64)
 
 
 def weisfeiler_lehman(

@@ -105,9 +105,8 @@ class _Problem:
         if B is self.last[0]:
             return self.last[1]  # type: ignore[no-any-return]
         Z = self.scores(X, B)
-        Z.sub_(
-            torch.logsumexp(Z, 1, keepdim=True)
-        )  # torch.log_softmax over a few classes is several times slower
+        # torch.log_softmax over a few classes is several times slower
+        Z.sub_(torch.logsumexp(Z, 1, keepdim=True))
         if X is self.X:
             self.last = B, Z
         return Z

@@ -244,9 +244,8 @@ class GATConv(nn.Module):
                 layer.reset_parameters()  # type: ignore[operator]
         for vector in (self.att_src, self.att_dst, self.att_edge):
             if vector is not None:
-                nn.init.xavier_uniform_(
-                    vector[0]
-                )  # (heads, out_channels): with the leading 1 it would be too narrow
+                # (heads, out_channels): with the leading 1 it would be too narrow
+                nn.init.xavier_uniform_(vector[0])
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

@@ -64,9 +64,8 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "subgradient": ("Subgradient", {}),
     "svrg": ("SVRG", {}),
 }
-RULE_OPTIONS: dict[str, dict[str, Any]] = {
-    "sam": {"rho": 0.05, "base": "adam"}
-}  # what the engine itself takes
+# what the engine itself takes
+RULE_OPTIONS: dict[str, dict[str, Any]] = {"sam": {"rho": 0.05, "base": "adam"}}
 FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}
 
 

@@ -28,9 +28,8 @@ from corollary import errors
 from corollary.optim.descent import descend
 from corollary.optim.directions import SMALLEST, project
 
-SURELY = (
-    1 - 1e-5
-)  # a point shorter than this share of the radius lies in the ball, however its squares were rounded
+# a point shorter than this share of the radius lies in the ball, however its squares were rounded
+SURELY = 1 - 1e-5
 
 __all__ = ["SETS", "Projected", "onto_box", "onto_l1_ball", "onto_rank", "onto_simplex", "onto_spectral_ball"]
 
