@@ -140,7 +140,8 @@ class Baselines:
     """Scores of the simple models: on rows of training they did not see, and on validation."""
 
     problem: Problem
-    chance: float
+    chance: float  # score of a constant answer
+    valid_chance: float = float("nan")  # the same on validation, where classes may be as frequent or not
     held: dict[str, float] = field(default_factory=dict)  # out of sample, within the training data
     valid: dict[str, float] = field(default_factory=dict)
     guesses: dict[str, np.ndarray] = field(default_factory=dict)  # out-of-sample probabilities or numbers
@@ -162,6 +163,11 @@ class Baselines:
     def valid_score(self) -> float:
         """The best score on validation of those models."""
         return max(self.valid.values()) if self.valid else float("nan")
+
+    @property
+    def reached(self) -> float:
+        """What the best of them gains on validation, as a share of what is possible there."""
+        return (self.valid_score - self.valid_chance) / max(1e-9, 1 - self.valid_chance)
 
     @property
     def error(self) -> float:
@@ -198,11 +204,9 @@ def baselines(
     """Fit the simple models and score them."""
     y = train.y
     labels = np.unique(y) if train.classes else None
-    if train.classes:
-        chance = float(np.unique(y, return_counts=True)[1].max() / len(y))
-    else:
-        chance = 0.0
-    found = Baselines(train, chance, valid_problem=valid, labels=labels)
+    found = Baselines(
+        train, _chance(train), float("nan") if valid is None else _chance(valid), valid_problem=valid, labels=labels
+    )  # fmt: skip
     if len(y) < 8 or (train.classes and len(labels) < 2):
         return found
     X, U = train.X, None if valid is None else valid.X
@@ -222,6 +226,11 @@ def baselines(
     return found
 
 
+def _chance(p: Problem) -> float:
+    """Return the score of a constant answer: the share of the commonest class, nothing of the variance of numbers."""
+    return float(np.unique(p.y, return_counts=True)[1].max() / len(p.y)) if p.classes and len(p.y) else 0.0
+
+
 def _note(
     found: Baselines, name: str, inside: np.ndarray, outside: np.ndarray | None, valid: Problem | None
 ) -> None:
@@ -230,12 +239,10 @@ def _note(
     found.held[name] = score_of(inside, y, labels)
     if outside is not None and valid is not None:
         found.valid_guesses[name] = outside
-        found.valid[name] = score_of(outside, valid.y, labels, y.var() if labels is None else None)
+        found.valid[name] = score_of(outside, valid.y, labels)
 
 
-def score_of(
-    guess: np.ndarray, y: np.ndarray, labels: np.ndarray | None, spread: float | None = None
-) -> float:
+def score_of(guess: np.ndarray, y: np.ndarray, labels: np.ndarray | None) -> float:
     """Return the accuracy of probabilities, or the share of variance that numbers explain."""
     if labels is not None:
         return float((labels[guess.argmax(1)] == y).mean())

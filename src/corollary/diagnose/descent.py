@@ -97,6 +97,10 @@ class Evidence:
         gain = run.valid_score - self.room.valid_score if known else run.score - self.room.score
         return not gain * self.rows < CLEAR**2
 
+    def harms(self, cause: str) -> bool:
+        """Whether new rows are answered worse with its setting changed: what holds a model back there is of use."""
+        return self.runs[cause].valid_loss > self.control.valid_loss
+
     @property
     def decays(self) -> bool:
         """Whether less decay helps such a model, or its weights have collapsed."""
@@ -113,10 +117,15 @@ class Evidence:
         return self.rise > 1.5 or self.ups > 0.08
 
     @property
+    def alone(self) -> float:
+        """The share of the way to where the changes lead, that it goes as soon as it goes on as it is."""
+        least = min(r.loss for r in self.runs.values() if math.isfinite(r.loss))
+        return (self.room.loss - self.control.loss) / max(self.room.loss - least, 1e-12)
+
+    @property
     def arrives(self) -> bool:
         """Whether it gets where the changes lead as soon as it goes on as it is."""
-        least = min(r.loss for r in self.runs.values() if math.isfinite(r.loss))
-        return self.room.loss - self.control.loss > 0.5 * (self.room.loss - least)
+        return self.alone > 0.5
 
 
 Test = Callable[[Evidence, float], bool]
@@ -131,7 +140,7 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (SMALL, lambda e, v: e.arrives and e.strange(SMALL) < ODD, lambda e, v: min(v, 0.0)),
     (DROPOUT, lambda e, v: e.arrives and e.strange(DROPOUT) < ODD, lambda e, v: min(v, 0.0)),
     (BATCH, lambda e, v: e.arrives and e.strange(BATCH) < ODD, lambda e, v: min(v, 0.0)),
-    (DECAY, lambda e, v: e.arrives and e.fine and e.strange(DECAY) < ODD, lambda e, v: min(v, 0.0)),
+    (DECAY, lambda e, v: e.arrives and e.fine, lambda e, v: min(v, 0.0)),
     # the history swings, or the rate is unusual
     (LARGE, lambda e, v: e.wild and e.helps(LARGE) and e.strange(LARGE) > -1, lambda e, v: max(v, 0.3) + 0.5),
     (LARGE, lambda e, v: e.helps(LARGE) and e.strange(LARGE) > 0.3, lambda e, v: max(v, 0.2 + e.strange(LARGE))),
@@ -145,8 +154,13 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
     (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
+    # decay and dropout are there for new rows
+    (DECAY, lambda e, v: e.harms(DECAY), lambda e, v: -1),
+    (DROPOUT, lambda e, v: e.harms(DROPOUT), lambda e, v: -1),
     # small batches are noisy by nature: of a model that does what it should they leave some of the loss, but no wrong answers
     (BATCH, lambda e, v: e.fine and (e.gained(BATCH) < LITTLE or not e.surely(BATCH)), lambda e, v: -1),
+    # and where it is noise that holds it back, going on leads nowhere; a run with larger batches has seen more rows
+    (BATCH, lambda e, v: e.fine and e.alone > 0.4, lambda e, v: -1),
 )  # fmt: skip
 
 

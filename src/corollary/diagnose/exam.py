@@ -28,6 +28,7 @@ __all__ = ["Exam"]
 
 TRACED = 256  # rows of a trace
 LABELS = 6  # of several per row that simple models are asked about
+GROUPS = 20  # of rows, that a standard error is known from
 RARE = 0.7  # share of the commonest class from which accuracy says little
 
 
@@ -137,6 +138,7 @@ class Exam:
             parts.append(baselines(*asked))
         held = [part for part in parts if part.held]
         found.chance = float(np.mean([part.chance for part in held]))
+        found.valid_chance = float(np.mean([part.valid_chance for part in held]))
         for scores in ("held", "valid"):
             for name in getattr(found, scores):
                 getattr(found, scores)[name] = float(np.mean([getattr(part, scores)[name] for part in held]))
@@ -201,6 +203,36 @@ class Exam:
         return found
 
     @cached_property
+    def error(self) -> dict[str, float]:
+        r"""The standard errors of the scores on training and validation rows, zero where they cannot be known.
+
+        From the scores :math:`s_{-g}` without each of :math:`G` groups of rows (the jackknife), as
+        :math:`\sqrt{(1 - 1/G) \sum_g (s_{-g} - \bar s)^2}`: right for shares of rows, for places that share a row, and for
+        errors with heavy tails.
+        """
+        found = {"train": 0.0, "valid": 0.0}
+        if self.subject.task == "embedding":
+            return found  # rows are compared with each other
+        for part in found:
+            if f"{part} score" in self.performance and math.isfinite(self.performance[f"{part} score"]):
+                found[part] = self._jackknife(part)
+        return found
+
+    def _jackknife(self, part: str) -> float:
+        s = self.subject
+        samples = s.train if part == "train" else s.valid
+        with torch.no_grad(), quiet(s.net):
+            z = main_output(s.output if part == "train" else s.call(s.net.eval(), samples))
+        y, rows = s.target(samples), torch.arange(len(z))
+        if samples.whole:
+            rows = torch.nonzero(samples.counted)[:, 0]
+        group = torch.from_numpy(np.random.default_rng(4).permutation(len(rows)) % GROUPS)
+        left = [rows[group != g].to(z.device) for g in range(GROUPS)]
+        scores = np.array([s.criterion.score(z[r], y[r.to(y.device)])[0] for r in left])
+        error = math.sqrt((1 - 1 / GROUPS) * float(np.square(scores - scores.mean()).sum()))
+        return error if math.isfinite(error) else 0.0
+
+    @cached_property
     def balanced(self) -> float:
         """The model's mean recall over classes, on validation rows if there are any."""
         s = self.subject
@@ -221,13 +253,14 @@ class Exam:
             return False
         if base is None or not base.held:
             return score > 0.9
-        reach = max(base.score, base.valid_score if np.isfinite(base.valid_score) else -1.0)
         rare = base.chance > RARE and base.labels is not None and self.subject.task in ("classes", "binary")
         if rare and self.balanced > max(0.6, base.balanced - 0.02):
             return True  # it finds the rare classes, which a plain accuracy does not count
-        left = (1 - score) / max(1e-9, 1 - base.chance)
-        possible = (1 - reach) / max(1e-9, 1 - base.chance)
-        return left < possible * 1.1 + 0.03
+        new = np.isfinite(self.valid_score) and np.isfinite(base.valid_score)
+        theirs = max(base.gain, base.reached) if new else base.gain
+        room = max(1e-9, 1 - (base.valid_chance if new else base.chance))
+        luck = self.error["valid" if np.isfinite(self.valid_score) else "train"]
+        return (1 - score - luck) / room < 1.1 * (1 - theirs) + 0.03
 
     @cached_property
     def constant_loss(self) -> float:

@@ -22,6 +22,7 @@ __all__ = ["detached", "frozen"]
 VAST = 1e18  # of gradients, from which their squares overflow: an optimiser that divides by their root then stands still
 PLENTY = 64  # numbers of a matrix; fewer look like a draw after some training too
 LEARNED = 0.8  # of the loss with layers newly drawn, what those that were learned elsewhere stay below
+LITTLE = 0.02  # of a constant answer's loss: what training all parameters must gain at least
 HELD = 0.02  # of all numbers: random ones that are held fixed and are worth a word
 
 
@@ -289,4 +290,6 @@ def _as_good(exam: Exam, fixed: list[str]) -> bool:
     free = trials.good("all parameters trained")
     a, b = (r.valid_loss if math.isfinite(r.valid_loss) else r.loss for r in (kept, free))
     exam.facts["frozen and trained"] = [a, b]
-    return not b < 0.85 * a
+    scale = exam.constant_loss
+    worth = LITTLE * scale if math.isfinite(scale) else 0.0
+    return not (b < 0.85 * a and a - b > worth)

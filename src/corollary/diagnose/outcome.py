@@ -121,6 +121,7 @@ def overfit(exam: Exam) -> None:
     n = max(1, int(s.valid.counted.sum()))
     gap = (train - valid) / max(1e-9, 1 - chance) if math.isfinite(train) and math.isfinite(valid) else 0.0
     error = math.sqrt(0.25 / n) / max(1e-9, 1 - chance) if s.task != "regression" else math.sqrt(2 / n)
+    error = max(error, math.hypot(*exam.error.values()) / max(1e-9, 1 - chance))
     history = s.history.get("val_loss", np.zeros(0))
     history = history[np.isfinite(history)]
     turned = _turned(history, b)
@@ -128,9 +129,8 @@ def overfit(exam: Exam) -> None:
     worse = (b - a) / max(abs(constant) if math.isfinite(constant) else abs(b), 1e-9)
     base = exam.baselines
     theirs = base.valid_score if base is not None else float("nan")
-    beaten = math.isfinite(theirs) and (theirs - valid) / max(1e-9, 1 - chance) > max(
-        0.03, 2 * _noise(valid, n, chance, s.task)
-    )
+    luck = exam.error["valid"] / max(1e-9, 1 - chance)
+    beaten = math.isfinite(theirs) and (theirs - valid) / max(1e-9, 1 - chance) > max(0.03, 2 * luck)
     # what it says of rows that it knows is worse than what others say of rows that they do not
     short = (
         base is not None and bool(base.held) and (train - chance) / max(1e-9, 1 - chance) < base.gain - LESS
@@ -161,13 +161,6 @@ def overfit(exam: Exam) -> None:
             evidence={"history": s.history},
             repair={"early_stopping": True},
         )
-
-
-def _noise(score: float, n: int, chance: float, task: str) -> float:
-    """Return the standard error of a share of right answers, relative to what is possible; numbers have none that is known."""
-    if task == "regression" or not 0 < score < 1:
-        return 0.0
-    return math.sqrt(score * (1 - score) / n) / max(1e-9, 1 - chance)
 
 
 def _turned(history: np.ndarray, now: float) -> float:

@@ -178,8 +178,7 @@ def _some(found: Places, most: int, rng: np.random.Generator) -> Drawn:
 def _score(drawn: tuple[Drawn, Drawn], reach: Reach) -> float:
     """Return what simple models gain from windows, eq. 1."""
     fitted, held = (_problem(found, at, reach) for found, at in drawn)
-    made = baselines(fitted, held, 40)
-    return (made.valid_score - made.chance) / max(1e-9, 1 - made.chance)
+    return baselines(fitted, held, 40).reached
 
 
 def _problem(found: Places, at: np.ndarray, reach: Reach) -> Problem:

@@ -49,7 +49,7 @@ def relation(exam: Exam) -> None:
         return
     model = _gain(exam)
     if model > max(0.15, 2 * gain_needed):
-        reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+        reached = base.reached
         if learned or reached > gain_needed:  # wrong targets hide what can be learned from other wrong ones
             _noise_or_block(exam, base)
         return
@@ -102,10 +102,12 @@ def _closer(exam: Exam, base: Baselines) -> Baselines:
 
 def _other_codes(exam: Exam, base: Baselines, own: float) -> bool:
     """Whether each part can be learned but not one from the other, on inputs that are alike: classes are coded otherwise."""
-    reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+    reached = base.reached
     apart = np.isfinite(own) and np.isfinite(reached) and reached < 0.3 * min(own, base.gain)
     if not apart or min(own, base.gain) < 0.4 or exam.has("distribution-shift"):
         return False
+    if min(own, base.gain) - reached < _needed(base.valid_problem):
+        return False  # a few rows of a rare class
     said = (
         f"training and validation targets can each be learned from their inputs ({base.gain:.2f} and {own:.2f}), "
         f"but not the ones from the others ({reached:.2f})"
@@ -116,7 +118,7 @@ def _other_codes(exam: Exam, base: Baselines, own: float) -> bool:
 
 def _mixed_up(exam: Exam, base: Baselines, own: float, needed: float) -> bool:
     """Whether training targets can be learned, and those of validation neither from training nor from themselves."""
-    reached = (base.valid_score - base.chance) / max(1e-9, 1 - base.chance)
+    reached = base.reached
     known = np.isfinite(own) and np.isfinite(reached) and not exam.has("distribution-shift")
     if not known or base.gain < max(0.3, 2 * needed) or max(own, reached, _gain(exam)) > 0.25 * base.gain:
         return False

@@ -103,8 +103,9 @@ def suspects(exam: Exam) -> None:
         return
     if "stopped soon" in exam.facts:
         return  # more of the same is all that it needs
-    theirs = max(base.gain, (base.valid_score - base.chance) / max(1e-9, 1 - base.chance))
-    behind = theirs - exam.gain
+    theirs = max(base.gain, base.reached)
+    luck = exam.error["valid" if exam.subject.valid is not None else "train"] / max(1e-9, 1 - base.chance)
+    behind = theirs - exam.gain - luck
     failing = not exam.fine and behind > (BEHIND if exam.findings else FAR)
     worse = exam.performance.get("train loss", 0.0) > WORSE * exam.constant_loss
     if not failing and not (worse and exam.findings):
