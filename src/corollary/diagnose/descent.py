@@ -154,6 +154,8 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
     (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
+    # nothing is left that another rate could gain
+    (LARGE, lambda e, v: e.room.loss < LITTLE * e.room.scale and e.strange(LARGE) < ODD, lambda e, v: -1),
     # decay and dropout are there for new rows
     (DECAY, lambda e, v: e.harms(DECAY), lambda e, v: -1),
     (DROPOUT, lambda e, v: e.harms(DROPOUT), lambda e, v: -1),

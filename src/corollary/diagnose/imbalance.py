@@ -10,10 +10,14 @@ from torch import Tensor
 from corollary.diagnose.baselines import Baselines, foretells
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.objectives import labels_of
-from corollary.diagnose.samples import main_output
+from corollary.diagnose.positions import places
+from corollary.diagnose.samples import IGNORED, main_output
 from corollary.diagnose.subject import quiet
 
 __all__ = ["findable", "imbalance"]
+
+RARELY = 0.1  # of the places
+NEVER = 0.2  # of the marked places: who finds so few has learned to mark none
 
 CLEAR = (
     3.0  # standard errors, by which a class is rarer than drawing from even classes makes the rarest of some
@@ -23,6 +27,8 @@ CLEAR = (
 def imbalance(exam: Exam) -> None:
     """Rare classes that the model misses although they can be found."""
     s = exam.subject
+    if s.task == "multilabel":
+        _rare_places(exam)
     if s.task not in ("classes", "binary") or s.output is None or s.net is None:
         return
     if foretells(s.train.x, s.train.y):
@@ -70,6 +76,32 @@ def imbalance(exam: Exam) -> None:
     weights = {int(k): float(counts.sum() / (len(labels) * c)) for k, c in zip(labels, counts)}
     exam.find("class-imbalance", recall[worst], text, where=f"classes {missed}", evidence={"recall": recall},
               sure=0.9, repair={"class_weight": weights})  # fmt: skip
+
+
+def _rare_places(exam: Exam) -> None:
+    """Places of a mask, or steps of a sequence, that are rarely marked, and never by the model, though it ranks them first."""
+    s = exam.subject
+    if s.output is None or s.net is None or places(exam) is None:
+        return
+    samples = s.valid or s.train
+    with torch.no_grad(), quiet(s.net):
+        z = main_output(s.call(s.net.eval(), samples))
+    said, true, _ = labels_of(z, samples.y, s.task)
+    share = float(true.mean())
+    if not 0 < share < RARELY or true.sum() < 20:
+        return
+    recall, told = float(said[true == 1].mean()), _auc(_counted(z, samples.y), true == 1)
+    exam.facts["marked places"] = {"share": share, "recall": recall, "ranked": told}
+    if recall < NEVER and told > 0.8:
+        text = f"{share:.1%} of the places are marked, and {recall:.0%} of these are found, though the model ranks them first "
+        text += f"(AUC {told:.2f})"
+        exam.find("class-imbalance", recall, text, where="marked places", sure=0.7,
+                  repair={"class_weight": {0: 1.0, 1: float((1 - share) / share)}})  # fmt: skip
+
+
+def _counted(z: Tensor, y: Tensor) -> np.ndarray:
+    """Return the outputs at places that are counted."""
+    return z.detach().float().cpu().reshape(-1)[(y != IGNORED).reshape(-1).cpu()].numpy()
 
 
 def _ranks(z: Tensor, y: Tensor) -> dict[int, float]:

@@ -160,9 +160,10 @@ def _strongest(exam: Exam, base: Baselines) -> Strongest | None:
     top = int(np.argmax(strength))
     alike = np.abs(S.T @ S[:, top]) / (len(S) * max(1e-9, S[:, top].std())) / np.maximum(1e-9, S.std(0))
     group = np.flatnonzero(alike > 0.98)
-    if p.classes and len(np.unique(p.y)) > 2:  # an indicator per class
-        like_it = np.flatnonzero(strength > 0.9 * strength[top])
-        group = np.union1d(group, like_it) if len(like_it) <= len(np.unique(p.y)) else group
+    if p.classes:  # an indicator per class, or a word, which may be counted and stand in one place
+        like_it, n = np.flatnonzero(strength > 0.9 * strength[top]), len(np.unique(p.y))
+        words = len(exam.reader.words_of(like_it))
+        group = np.union1d(group, like_it) if (n > 2 or words) and (words or len(like_it)) <= n else group
     rest = np.setdiff1d(np.arange(S.shape[1]), group)
     graph = graph_of(exam.subject.train)
     mean = graph is not None and top >= graph.x.reshape(len(graph.x), -1).shape[1]

@@ -26,6 +26,7 @@ FEW = 0.1  # gain that may come by chance where rows are too few to say that the
 SLIPPED, LEAST = (4.0, 0.1)
 SLIDES = 12  # numbers by which windows may be apart
 SAME = 0.999  # correlation of a column with a target that it is, up to rounding
+SIDE = 0.99  # AUC of a column whose side of a number a class is, up to the rows at both ends
 
 
 def relation(exam: Exam) -> None:
@@ -180,7 +181,8 @@ def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
     x, y = whole.x, whole.y
     if not isinstance(y, Tensor) or y.reshape(len(y), -1).shape[1] != 1:
         return None
-    if not p.classes and isinstance(x, Tensor) and _sliding(dense(x[:400]).reshape(min(len(x), 400), -1)):
+    slides = isinstance(x, Tensor) and _sliding(dense(x[:400]).reshape(min(len(x), 400), -1))
+    if slides and not p.classes:
         return None
     full, rows = y.reshape(len(y)).cpu().numpy(), exam.subject.rows[p.rows]
     S = scaled(p.X)
@@ -197,7 +199,7 @@ def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
     plain = score(full[rows])
     moved = {k: full[(rows + k) % len(full)] for k in SHIFTS}
     moved[0] = full[::-1][rows]  # the other way round
-    tried = {k: score(target) for k, target in moved.items() if p.classes or not _an_input(p.X, target)}
+    tried = {k: score(t) for k, t in moved.items() if not (slides or not p.classes) or not _an_input(p.X, t)}
     if not tried:
         return None
     best = max(tried, key=lambda k: tried[k])
@@ -208,7 +210,13 @@ def _moved(exam: Exam, p: Problem) -> tuple[int, float, float] | None:
 
 
 def _an_input(X: np.ndarray, target: np.ndarray) -> bool:
-    """Whether a target is a column of the inputs: windows of a series hold the targets of the rows before."""
+    """Whether a target is a column of the inputs, or on which side of a number it is: windows hold targets of rows before."""
+    labels = np.unique(target)
+    if len(labels) == 2:
+        inside = target == labels[1]
+        m = int(inside.sum())
+        auc = (X.argsort(0).argsort(0)[inside].mean(0) - (m - 1) / 2) / (len(target) - m)
+        return bool((np.maximum(auc, 1 - auc) > SIDE).any())
     Z = (X - X.mean(0)) / np.maximum(X.std(0), 1e-12)
     z = (target - target.mean()) / max(float(target.std()), 1e-12)
     return bool((np.abs(Z.T @ z) / len(z) > SAME).any())

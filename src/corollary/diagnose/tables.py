@@ -22,6 +22,7 @@ WIDE = 300  # columns of words or steps at most
 DIRECTIONS = 30  # that stand for longer sequences
 FITTED = 1000  # rows that they are found in
 PLACES = 32  # words of a text up to which every place has a column of its own
+ALWAYS = 0.9  # of the times that a word stands anywhere
 HOPS = 3  # means of neighbours of neighbours
 LARGE = 4000  # nodes up to which a matrix of all pairs is formed
 
@@ -159,8 +160,16 @@ class Reader:
             return column
         if t.ndim == 2:
             place = column - len(self._vocabulary(0))
-            return place if place >= 0 and t.shape[1] <= PLACES else None
+            if place < 0:
+                return self._place_of_word(t, int(self._vocabulary(0)[column]))
+            return place if t.shape[1] <= PLACES else None
         return self._step_of(t, column) if t.ndim == 3 else None
+
+    @staticmethod
+    def _place_of_word(t: Tensor, word: int) -> int | None:
+        """Return the place of texts where a word stands, if it hardly ever stands elsewhere."""
+        count = (t == word).sum(0)
+        return int(count.argmax()) if int(count.max()) > ALWAYS * int(count.sum()) else None
 
     def _step_of(self, t: Tensor, column: int) -> int | None:
         """The same for sequences, whose first and last step are among the statistics too."""

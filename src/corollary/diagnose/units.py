@@ -79,8 +79,8 @@ def dead_units(exam: Exam) -> None:
     if began is not None:
         if began > max(0.3, usual + BEYOND) and not (well and worst < 0.6):
             sure = 0.95
-        elif worst > max(0.5, usual + BEYOND) and not well:
-            sure = 0.5  # died on the way: something else killed them
+        elif worst > max(0.5, usual + BEYOND) and not well and math.isfinite(exam.score):
+            sure = 0.5  # died on the way: something else killed them, if the model is known to fail
     elif (worst > 0.5 or overall > 0.4) and worst > usual + BEYOND:
         # they died on the way
         late = depth <= 0.5 or (_travelled(exam) and not _never_moved(exam, where, width))
