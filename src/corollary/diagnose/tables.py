@@ -22,7 +22,7 @@ WIDE = 300  # columns of words or steps at most
 DIRECTIONS = 30  # that stand for longer sequences
 FITTED = 1000  # rows that they are found in
 PLACES = 32  # words of a text up to which every place has a column of its own
-ALWAYS = 0.9  # of the times that a word stands anywhere
+MOSTLY = 0.5  # of the times that a word stands anywhere
 HOPS = 3  # means of neighbours of neighbours
 LARGE = 4000  # nodes up to which a matrix of all pairs is formed
 
@@ -167,9 +167,9 @@ class Reader:
 
     @staticmethod
     def _place_of_word(t: Tensor, word: int) -> int | None:
-        """Return the place of texts where a word stands, if it hardly ever stands elsewhere."""
+        """Return the place of texts where a word stands, if it mostly stands there."""
         count = (t == word).sum(0)
-        return int(count.argmax()) if int(count.max()) > ALWAYS * int(count.sum()) else None
+        return int(count.argmax()) if int(count.max()) > MOSTLY * int(count.sum()) else None
 
     def _step_of(self, t: Tensor, column: int) -> int | None:
         """The same for sequences, whose first and last step are among the statistics too."""
