@@ -81,10 +81,10 @@ def gradients(exam: Exam) -> None:
             began = decay(exam.traced(s.twin("initial")))
         except Exception:
             began = None
-    elif ratio < SHRUNK and not exam.fine and len(rows) >= DEEP:
-        began = _at_a_start(exam)
     elif not exam.fine and len(rows) >= DEEP:
-        began = _at_a_small_start(exam)
+        known = s.settings.learning_rate is not None  # then runs tell what else it may be
+        began = _at_a_start(exam) if ratio < SHRUNK or not known else None
+        began = _at_a_small_start(exam) if began is None and ratio >= SHRUNK else began
     exam.facts["gradient ratio"], exam.facts["gradient ratio at the start"] = ratio, began
     if len(rows) >= 3:
         _depth(exam, rows, ratio, began)
