@@ -12,6 +12,7 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.arithmetic import not_finite, overflow
+from corollary.diagnose.asking import Plain, weightless
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
 from corollary.diagnose.calling import alone
@@ -27,7 +28,7 @@ from corollary.diagnose.interventions import interventions
 from corollary.diagnose.leak import target_leak
 from corollary.diagnose.loop import loop
 from corollary.diagnose.objective import double_softmax, wrong_loss
-from corollary.diagnose.outcome import capacity, miscalibrated, overfit
+from corollary.diagnose.outcome import capacity, miscalibrated, overfit, too_simple
 from corollary.diagnose.outputs import output_range, stochastic_evaluation
 from corollary.diagnose.overlap import overlap
 from corollary.diagnose.ranking import ranked
@@ -59,8 +60,21 @@ CHECKS = {
     "start": (symmetric, dead_units, saturated, gradients),
     "architecture": (oversmoothing, receptive_field, bottleneck, batch_norm_noise),
     "descent": (scaled_inputs, risen, doubtful_units, interventions, dropped),
-    "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, suspects),
+    "outcome": (
+        posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, too_simple, suspects,
+    ),
 }  # fmt: skip
+
+
+OF_WEIGHTS = ("graph", "start", "architecture", "descent")  # families that need some
+OF_DESCENT = (
+    unscaled_inputs,
+    unscaled_targets,
+    wider_view,
+    fragile,
+    capacity,
+    suspects,
+)  # other checks that do
 
 
 @alone
@@ -145,12 +159,15 @@ def examine(exam: Exam) -> None:
     s = exam.subject
     if s.error is not None and s.owner is None:
         exam.notes.append(Finding("forward", "info", said=forward_said(s)))
-    elif s.error is not None:
-        said = f"the network of {type(s.owner).__name__} is trained on more than the data: only these were looked at"
+    elif s.error is not None and type(s.given) is not Plain:
+        said = f"{type(s.owner).__name__} could not be asked, only its data were looked at: {s.error}"
         exam.notes.append(Finding("module", "info", said=said))
-    for family in CHECKS.values():
-        for check in family:
-            exam.try_(check)
+    for family, checks in CHECKS.items():
+        if weightless(s.net) and family in OF_WEIGHTS:
+            continue
+        for check in checks:
+            if not (weightless(s.net) and check in OF_DESCENT):
+                exam.try_(check)
 
 
 def forward_said(subject: Subject) -> str:
