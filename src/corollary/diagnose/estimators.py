@@ -157,7 +157,7 @@ def _parts(model: Any, data: Any) -> tuple[Samples, _Own]:
     aim, batches = _objective(model, given)
     batch = next(iter(batches.epoch(None, len(batches))))
     inputs, target = list(batch.inputs), batch.target
-    if hasattr(aim, "criterion") and set(_roles(model)) & LEARNS_TARGETS:
+    if hasattr(aim, "criterion") and (set(_roles(model)) & LEARNS_TARGETS or _restores(inputs[0], target)):
         samples = OwnInputs(inputs, {}, _counted(target, batch.weight), _rows(target, batch))
         call, draw = aim.forward, _sampler(model)
         module = model.module_ if call is None and draw is None else Through(model.module_, _call(call), draw)
@@ -185,6 +185,12 @@ def _objective(model: Any, given: Any) -> tuple[Any, Any]:
 
 def _call(forward: Any) -> Any:
     return (lambda module, *inputs: module(*inputs)) if forward is None else forward
+
+
+def _restores(x: Any, target: Any) -> bool:
+    """Whether the targets are the inputs."""
+    both = isinstance(x, Tensor) and isinstance(target, Tensor) and x.is_floating_point()
+    return both and x.shape == target.shape and torch.equal(x, target)
 
 
 def _as_given(X: Any, x: Tensor) -> bool:

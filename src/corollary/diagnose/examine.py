@@ -12,7 +12,7 @@ from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.arithmetic import not_finite, overflow
-from corollary.diagnose.asking import Plain, weightless
+from corollary.diagnose.asking import Aim, Plain, weightless
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
 from corollary.diagnose.calling import alone
@@ -75,6 +75,7 @@ OF_DESCENT = (
     capacity,
     suspects,
 )  # other checks that do
+OF_LAYERS = (receptive_field, bottleneck, wider_view)  # that codes and couplings, narrow on purpose, would mislead
 
 
 @alone
@@ -166,7 +167,8 @@ def examine(exam: Exam) -> None:
         if weightless(s.net) and family in OF_WEIGHTS:
             continue
         for check in checks:
-            if not (weightless(s.net) and check in OF_DESCENT):
+            hidden = isinstance(s.net, Aim) and check in OF_LAYERS
+            if not hidden and not (weightless(s.net) and check in OF_DESCENT):
                 exam.try_(check)
 
 
