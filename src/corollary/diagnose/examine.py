@@ -75,7 +75,11 @@ OF_DESCENT = (
     capacity,
     suspects,
 )  # other checks that do
-OF_LAYERS = (receptive_field, bottleneck, wider_view)  # that codes and couplings, narrow on purpose, would mislead
+OF_LAYERS = (
+    receptive_field,
+    bottleneck,
+    wider_view,
+)  # that codes and couplings, narrow on purpose, would mislead
 
 
 @alone
@@ -167,9 +171,15 @@ def examine(exam: Exam) -> None:
         if weightless(s.net) and family in OF_WEIGHTS:
             continue
         for check in checks:
-            hidden = isinstance(s.net, Aim) and check in OF_LAYERS
-            if not hidden and not (weightless(s.net) and check in OF_DESCENT):
+            if not _idle(s, check):
                 exam.try_(check)
+
+
+def _idle(s: Subject, check: Any) -> bool:
+    """Whether a check has nothing to look at in such a model or such data."""
+    if isinstance(s.net, Aim) and check in OF_LAYERS or weightless(s.net) and check in OF_DESCENT:
+        return True
+    return check is fragile and s.train.graphs is not None  # rows of which are nodes
 
 
 def forward_said(subject: Subject) -> str:

@@ -174,7 +174,10 @@ def graph_samples(data: Any, mask: str, module: nn.Module | None = None) -> Samp
         y[~keep] = IGNORED
     names = [] if module is None else list(inspect.signature(module.forward).parameters)[2:]
     more = {k: getattr(data, k) for k in names if isinstance(getattr(data, k, None), Tensor)}
-    return Samples([data.x.detach(), data.edge_index], more, y, len(y), like=data)
+    nodes, edges = len(data.x), data.edge_index.shape[1]
+    rest = {k: getattr(data, k, None) for k in ("batch", "edge_attr", "edge_weight", "pos")}
+    parts = {k: t for k, t in rest.items() if isinstance(t, Tensor) and len(t) in (nodes, edges)}
+    return Samples([data.x.detach(), data.edge_index], more, y, len(y), like=data, parts=parts)
 
 
 def _mask(data: Any, name: str) -> Tensor | None:
@@ -275,7 +278,7 @@ def checked(samples: Samples, module: nn.Module | None = None) -> Samples:
         sizes = [
             len(t) for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor) and t.ndim
         ]
-        if len(y) not in sizes:
+        if len(y) not in sizes and samples.graphs is None:
             got = f"X {tuple(x.shape)} and y {tuple(y.shape)}"
             raise errors.value(
                 OWNER, "X and y must have as many rows", got, "Pass (X, y); several inputs go into a tuple X."
