@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from corollary import errors
@@ -42,6 +43,9 @@ def prepared(
 ) -> Subject:
     """Return the subject of a module, or of an estimator that has one, with data of any form."""
     module, settings = unwrapped(model), settings or Settings()
+    if isinstance(module, nn.Module) and any(map(is_lazy, module.parameters())):
+        got, do = "lazy layers without any", "Call it once with some rows, then train it."
+        raise errors.value(OWNER, "model must have weights", got, do)
     if not isinstance(module, nn.Module):
         from corollary.diagnose.estimators import subject_of
 
@@ -55,6 +59,18 @@ def prepared(
         except NoRows:
             valid = None
             notes.append(("validation", "validation has no rows: only the training data were looked at"))
+    if valid is not None and valid.y is None and isinstance(train.y, Tensor) and not train.restores:
+        valid = None
+        notes.append(
+            (
+                "validation",
+                "validation has no targets: pass it as (X, y); only the training data were looked at",
+            )
+        )
+    if initial and began(module, initial) is None:
+        notes.append(
+            ("initial", "initial has no parameter of the model, by name and shape, and was not used")
+        )
     a, b = train.x, None if valid is None else valid.x
     tables = isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim == b.ndim == 2
     if tables and a.is_floating_point() and a.shape[1] != b.shape[1]:
@@ -74,6 +90,8 @@ def began(module: nn.Module, initial: Mapping[str, Any] | None) -> dict[str, Any
         for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
             if name not in own and name.removeprefix(prefix) in own:
                 name = name.removeprefix(prefix)
+        if name in own and getattr(value, "shape", None) != own[name].shape:
+            return None  # of another model
         found[name] = value
     return found if any(n in own for n in found) else None
 

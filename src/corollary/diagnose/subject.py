@@ -98,6 +98,11 @@ class Subject:
             valid = None if valid is None else valid.fitted(module)
         self.settings = settings or Settings()
         self.history = tidy_history(history)
+        if history is not None and len(history) and not {"loss", "val_loss"} & set(self.history):
+            known = ", ".join(map(repr, self.history)) or "no numbers"
+            self.notes.append(
+                ("history", f'history has no "loss" or "val_loss", only {known}, and was not used')
+            )
         self.all_train, self.all_valid = train, valid
         rng = np.random.default_rng(0)
         self.rows = np.arange(train.n) if train.whole else _some(rng, train, ROWS)
