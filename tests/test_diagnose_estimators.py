@@ -31,7 +31,7 @@ def fitted(id):
     entry = next(e for e in catalog.entries() if e.id == id)
     kind = entry.load()
     X, y = kind()._test_data() if hasattr(kind, "_test_data") else sample_data(entry.input)
-    model = entry.create(**kind._test_params())
+    model = entry.create(**kind._test_params(), random_state=0)
     return (model.fit(X) if y is None else model.fit(X, y)), X if y is None else (X, y)
 
 
@@ -113,6 +113,7 @@ def test_faults_of_the_outcome_are_seen_by_predictions_alone():
     train, valid = parts(X, (np.square(X[:, :2]).sum(1) > 1.4).astype(int))
     found = diagnose(LogisticRegression().fit(*train), train, valid).alarms[0]
     assert found.cause == "capacity-too-small"
+    assert found.code.splitlines()[-1] == "estimator = ExtraTreesClassifier(300)"
     train, valid = parts(np.c_[X, Y + 0.01 * R.normal(size=500)], Y)
     assert diagnose(scaled(LogisticRegression()).fit(*train), train, valid).alarms[0].cause == "target-leak"
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import time
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.arithmetic import not_finite, overflow
-from corollary.diagnose.asking import Aim, Plain, weightless
+from corollary.diagnose.asking import Aim, Answers, Plain, weightless
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
 from corollary.diagnose.calling import alone
@@ -141,7 +143,9 @@ def diagnose(
     """
     if not isinstance(time_limit, Real) or not time_limit > 0:
         raise errors.value(OWNER, "time_limit must be a positive number of seconds", repr(time_limit))
-    import torch._dynamo  # noqa: F401  the first traced call does it, in seconds that are not the diagnosis's
+    importlib.import_module(
+        "torch._dynamo"
+    )  # the first traced call does it, in seconds that are not the diagnosis's
 
     begin = time.perf_counter()
     settings = Settings.of(optimizer, batch_size)
@@ -178,6 +182,10 @@ def examine(exam: Exam) -> None:
 def _idle(s: Subject, check: Any) -> bool:
     """Whether a check has nothing to look at in such a model or such data."""
     if isinstance(s.net, Aim) and check in OF_LAYERS or weightless(s.net) and check in OF_DESCENT:
+        return True
+    if check is suspects and isinstance(
+        s.net, torch.jit.ScriptModule
+    ):  # what is suspicious lies in its layers
         return True
     return check is fragile and s.train.graphs is not None  # rows of which are nodes
 
@@ -221,7 +229,7 @@ def measurements(exam: Exam) -> dict[str, Any]:
     """Return what was measured, the plain numbers first."""
     s = exam.subject
     found: dict[str, Any] = {}
-    if s.net is not None:
+    if s.net is not None and not isinstance(s.net, Answers):
         found["parameters"] = sum(p.numel() for p in s.net.parameters())
         found["trainable"] = sum(p.numel() for p in s.given.parameters() if p.requires_grad)
     found["task"], found["loss"] = s.task, s.criterion.name

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from corollary.diagnose.asking import Answers
+from corollary.diagnose.asking import weightless
 from corollary.diagnose.calibration import expected_error, temperature
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.flow import learned
@@ -98,9 +98,9 @@ def capacity(exam: Exam) -> None:
 
 
 def too_simple(exam: Exam) -> None:
-    """An estimator without a network that is far behind simple models, on the very rows that it was fitted to."""
+    """A model without weights to be moved that is far behind simple models, on the very rows that it was fitted to."""
     s, base = exam.subject, exam.baselines
-    if not isinstance(s.given, Answers) or s.output is None or base is None or not base.held:
+    if not weightless(s.net) or s.output is None or base is None or not base.held:
         return
     mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
     if base.gain - mine > FAR and not set(exam.findings) - {"miscalibrated"}:
@@ -108,7 +108,8 @@ def too_simple(exam: Exam) -> None:
             f"it scores {exam.score:.3f} on the rows that it was fitted to; simple models score "
             f"{base.score:.3f} on rows they have not seen"
         )
-        exam.find("capacity-too-small", mine, said, sure=0.7)
+        trees = "ExtraTreesClassifier" if base.labels is not None else "ExtraTreesRegressor"
+        exam.find("capacity-too-small", mine, said, sure=0.7, repair={"estimator": trees})
         exam.sure.update({cause: 0.6 for cause in exam.findings if cause == "miscalibrated"})
 
 

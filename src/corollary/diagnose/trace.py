@@ -153,6 +153,8 @@ class Trace:
 
 def trace(subject: Subject, net: nn.Module, samples: Samples, training: bool = False) -> Trace:
     """Run the net on samples and take the gradients of the mean loss by everything on the way."""
+    if isinstance(net, torch.jit.ScriptModule):
+        raise NotImplementedError("a scripted module hides its layers; pass the module that it was made from")
     recorder = _Recorder()
     hooks = []
     names = {id(m): n for n, m in net.named_modules()}
