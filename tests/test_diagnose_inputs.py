@@ -66,3 +66,17 @@ def test_a_measurement_prints_its_numbers_in_a_few_lines(name):
     assert lines[0] == type(found).__name__
     assert len(lines) == len(found) + 1 < 12
     assert max(map(len, lines)) < 120
+
+
+def test_an_encoder_and_decoder_of_transformers_reads_the_labels_before():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 20, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    model = transformers.T5ForConditionalGeneration(
+        transformers.T5Config(**sizes, decoder_start_token_id=0)
+    ).eval()
+    ids = torch.randint(2, 20, (60, 5), generator=torch.Generator().manual_seed(0))
+    report = diagnose(model, {"input_ids": ids, "labels": ids.flip(1)}, time_limit=3)
+    assert not report.uncalled
+    with torch.no_grad():
+        loss = float(model(input_ids=ids, labels=ids.flip(1)).loss)
+    assert report.measurements["train loss"] == pytest.approx(loss, rel=1e-4)

@@ -97,8 +97,21 @@ def began(module: nn.Module, initial: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def shifted(module: nn.Module, samples: Samples) -> Samples:
-    """Return samples of a causal language model of transformers with each label at the step that predicts it."""
+    """Return samples of a language model of transformers with each label at the step that predicts it.
+
+    A causal model's labels move one step back; one with encoder and decoder gets the labels that the decoder reads.
+    """
     y, ids = samples.y, samples.kwargs.get("input_ids")
+    reads = getattr(module, "prepare_decoder_input_ids_from_labels", None)
+    if (
+        callable(reads)
+        and isinstance(y, Tensor)
+        and y.ndim == 2
+        and "decoder_input_ids" not in samples.kwargs
+    ):
+        with torch.no_grad():
+            read_before = reads(labels=y)
+        return replace(samples, kwargs={**samples.kwargs, "decoder_input_ids": read_before})
     causal = type(module).__name__.endswith(("ForCausalLM", "LMHeadModel"))
     if not causal or not isinstance(y, Tensor) or ids is None or y.shape != ids.shape:
         return samples
