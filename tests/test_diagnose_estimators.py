@@ -155,3 +155,9 @@ def test_rows_that_a_fitted_estimator_cannot_take_are_named():
     report = diagnose(scaled(LogisticRegression()).fit(X, Y), (bad, Y))
     assert report.alarms[0].cause == "not-finite-data"
     assert "Pipeline could not be asked" in next(f.said for f in report.findings if f.cause == "module")
+
+
+def test_the_gain_of_a_repair_is_that_of_the_loss_where_there_is_no_score():
+    model = corollary.VAE(training=Training(epochs=3, learning_rate=1e-6), random_state=0).fit(X[TRAIN])
+    proof = diagnose(model, X[TRAIN], X[VALID], prove=True).proof
+    assert proof["gain"] == proof["validation loss as it is"] - proof["validation loss repaired"] > 0.5
