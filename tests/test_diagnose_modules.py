@@ -219,6 +219,19 @@ def test_a_model_inside_ddp(tmp_path):
     assert report.healthy
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_is_measured_from_outside_and_blamed_for_nothing_that_was_not_seen():
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2))
+    nn.init.constant_(model[0].bias, -10)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    for scripted in (torch.jit.script(model), torch.jit.trace(model, X[:4])):
+        report = diagnose(scripted, (X, Y), loss="cross_entropy")
+        assert set(f.cause for f in report.alarms) <= {"capacity-too-small"}
+        said = next(f for f in report.findings if f.cause == "unmeasured")
+        assert said.said.endswith("a scripted module hides its layers; pass the module that it was made from")
+        assert all(torch.equal(p, before[k]) for k, p in scripted.state_dict().items())
+
+
 def test_weights_without_values_are_said():
     report = diagnose(plain().to("meta"), (X, Y))
     assert any("meta device" in f.said for f in report.findings)

@@ -147,6 +147,7 @@ def test_the_repair_is_a_configuration_and_code(report):
     values = {
         "drop_columns": [1], "roll_targets": 0, "class_weight": {0: 0.5, 1: 9.0}, "loss": "mse", "learning_rate": 0.1,
         "weight_decay": 0.0, "dropout": 0.2, "batch_size": 4, "clip_norm": 1.0, "initialise": "xavier", "temperature": 2.0,
+        "estimator": "ExtraTreesClassifier",
     }  # fmt: skip
     for key in CODE:
         exec(pasted("overfit", {key: values.get(key, True)}), made)  # noqa: S102  every line can be run

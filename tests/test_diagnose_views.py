@@ -17,7 +17,7 @@ from corollary.diagnose.positions import field, places
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output, with_main
 from corollary.diagnose.settings import Settings
-from corollary.diagnose.widening import widened
+from corollary.diagnose.widening import views, widened
 from corollary.diagnose.windows import windows
 
 
@@ -205,3 +205,34 @@ def test_a_dead_layer_is_no_rounding():
     nn.init.constant_(net[0].bias, -50.0)
     x = torch.randn(200, 5)
     assert "detached-parameters" not in causes(diagnose(net, (x, (x[:, 0] > 0).long()), loss="cross_entropy"))
+
+
+class Patches(nn.Module):
+    """An image cut into patches that look at each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.cut, self.answer = nn.Conv2d(1, 8, 2, stride=2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = self.cut(x).flatten(2).mT
+        return self.answer(nn.functional.scaled_dot_product_attention(h, h, h).mean(1))
+
+
+class Slim(nn.Conv2d):
+    """A convolution whose constructor is its own."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs, 3, padding=1)
+
+
+def test_a_net_with_attention_sees_everything_and_is_not_widened():
+    x, y = torch.randn(80, 1, 8, 8), torch.randint(0, 2, (80,))
+    exam = Exam(prepared(Patches(), (x, y), loss="cross_entropy"), 10)
+    assert exam.trace.attends
+    assert views(exam) is None
+    plain = nn.Sequential(Slim(1, 4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2))
+    exam = Exam(prepared(plain, (x, y), loss="cross_entropy"), 10)
+    assert not exam.trace.attends
+    assert widened(plain) == 1
+    assert plain(x).shape == (80, 2)

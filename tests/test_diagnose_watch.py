@@ -179,12 +179,27 @@ def test_it_warns_by_default_and_once():
     watch.after_step(nn.Linear(1, 1), float("inf"))
 
 
-def test_it_looks_only_as_often_as_its_share_allows():
+def test_it_looks_only_as_often_as_its_share_allows(monkeypatch):
+    monkeypatch.setattr("corollary.diagnose.watch.FREE", 0)
     net = stack(1, nn.ReLU)
     watch = Watch(share=1e-6)
     trained(net, adam(net), 30, watch=watch)
     assert watch.step == 30
     assert watch.looks == 1
+
+
+def test_a_training_of_a_fraction_of_a_second_is_looked_at_too():
+    said = []
+    net = stack(10, nn.Sigmoid)
+    trained(net, torch.optim.SGD(net.parameters(), 0.1), 50, watch=Watch(say=said.append))
+    assert said[0].startswith("vanishing-gradient at step ")
+    said, net = [], stack(2, nn.ReLU)
+    nn.init.constant_(net[0].bias, -50)
+    trained(net, torch.optim.SGD(net.parameters(), 1e-3), 50, watch=Watch(say=said.append))
+    assert "dead-units" in said[0] and " in 0.weight: 100%" in said[0]
+    said, net = [], stack(2, nn.ReLU)
+    trained(net, adam(net), 50, watch=Watch(say=said.append))
+    assert not said
 
 
 @pytest.mark.parametrize("reading", [0, 5, 100])

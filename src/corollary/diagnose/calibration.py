@@ -25,10 +25,12 @@ from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.telling import told
 
 __all__ = ["Calibration", "calibration", "expected_error", "temperature"]
 
 
+@told
 class Calibration(NamedTuple):
     """How well probabilities are frequencies."""
 

@@ -46,7 +46,9 @@ def _table(exam: Exam) -> np.ndarray | None:
 
 
 def _joined(samples: Samples) -> bool:
-    """Whether a matrix of pairs, such as an adjacency, is among the inputs."""
+    """Whether a matrix of pairs, such as an adjacency, or the edges of several graphs are among the inputs."""
+    if samples.graphs is not None:
+        return True
     others = [t for _, t in samples.named if t is not samples.x and t.ndim >= 2]
     return any(t.shape[-1] == t.shape[-2] for t in others)
 

@@ -24,6 +24,7 @@ from corollary.diagnose.calling import alone
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import Samples
 from corollary.diagnose.subject import Subject, quiet
+from corollary.diagnose.telling import told
 from corollary.theory.hessian import CHUNK, Density, Surface, density, eigenvalues, trace
 
 __all__ = ["Curvature", "Sharpness", "hessian", "sharpness", "surface_of"]
@@ -73,6 +74,7 @@ def surface_of(owner: str, model: Any, data: Any, loss: Any) -> _Given:
     return surface
 
 
+@told
 class Curvature(NamedTuple):
     """What is known of the Hessian of the mean loss."""
 
@@ -153,6 +155,7 @@ def hessian(
     )
 
 
+@told
 class Sharpness(NamedTuple):
     """The rise of the loss within a ball around the weights, eq. 2."""
 

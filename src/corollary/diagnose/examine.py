@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import time
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from corollary import errors
 from corollary.diagnose.arithmetic import not_finite, overflow
+from corollary.diagnose.asking import Aim, Answers, Plain, weightless
 from corollary.diagnose.batches import batch_norm_noise
 from corollary.diagnose.bottleneck import bottleneck
 from corollary.diagnose.calling import alone
@@ -27,7 +30,7 @@ from corollary.diagnose.interventions import interventions
 from corollary.diagnose.leak import target_leak
 from corollary.diagnose.loop import loop
 from corollary.diagnose.objective import double_softmax, wrong_loss
-from corollary.diagnose.outcome import capacity, miscalibrated, overfit
+from corollary.diagnose.outcome import capacity, miscalibrated, overfit, too_simple
 from corollary.diagnose.outputs import output_range, stochastic_evaluation
 from corollary.diagnose.overlap import overlap
 from corollary.diagnose.ranking import ranked
@@ -59,8 +62,26 @@ CHECKS = {
     "start": (symmetric, dead_units, saturated, gradients),
     "architecture": (oversmoothing, receptive_field, bottleneck, batch_norm_noise),
     "descent": (scaled_inputs, risen, doubtful_units, interventions, dropped),
-    "outcome": (posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, suspects),
+    "outcome": (
+        posterior_collapse, mode_collapse, wider_view, overfit, miscalibrated, fragile, capacity, too_simple, suspects,
+    ),
 }  # fmt: skip
+
+
+OF_WEIGHTS = ("graph", "start", "architecture", "descent")  # families that need some
+OF_DESCENT = (
+    unscaled_inputs,
+    unscaled_targets,
+    wider_view,
+    fragile,
+    capacity,
+    suspects,
+)  # other checks that do
+OF_LAYERS = (
+    receptive_field,
+    bottleneck,
+    wider_view,
+)  # that codes and couplings, narrow on purpose, would mislead
 
 
 @alone
@@ -122,7 +143,9 @@ def diagnose(
     """
     if not isinstance(time_limit, Real) or not time_limit > 0:
         raise errors.value(OWNER, "time_limit must be a positive number of seconds", repr(time_limit))
-    import torch._dynamo  # noqa: F401  the first traced call does it, in seconds that are not the diagnosis's
+    importlib.import_module(
+        "torch._dynamo"
+    )  # the first traced call does it, in seconds that are not the diagnosis's
 
     begin = time.perf_counter()
     settings = Settings.of(optimizer, batch_size)
@@ -145,12 +168,26 @@ def examine(exam: Exam) -> None:
     s = exam.subject
     if s.error is not None and s.owner is None:
         exam.notes.append(Finding("forward", "info", said=forward_said(s)))
-    elif s.error is not None:
-        said = f"the network of {type(s.owner).__name__} is trained on more than the data: only these were looked at"
+    elif s.error is not None and type(s.given) is not Plain:
+        said = f"{type(s.owner).__name__} could not be asked, only its data were looked at: {s.error}"
         exam.notes.append(Finding("module", "info", said=said))
-    for family in CHECKS.values():
-        for check in family:
-            exam.try_(check)
+    for family, checks in CHECKS.items():
+        if weightless(s.net) and family in OF_WEIGHTS:
+            continue
+        for check in checks:
+            if not _idle(s, check):
+                exam.try_(check)
+
+
+def _idle(s: Subject, check: Any) -> bool:
+    """Whether a check has nothing to look at in such a model or such data."""
+    if isinstance(s.net, Aim) and check in OF_LAYERS or weightless(s.net) and check in OF_DESCENT:
+        return True
+    if check is suspects and isinstance(
+        s.net, torch.jit.ScriptModule
+    ):  # what is suspicious lies in its layers
+        return True
+    return check is fragile and s.train.graphs is not None  # rows of which are nodes
 
 
 def forward_said(subject: Subject) -> str:
@@ -192,7 +229,7 @@ def measurements(exam: Exam) -> dict[str, Any]:
     """Return what was measured, the plain numbers first."""
     s = exam.subject
     found: dict[str, Any] = {}
-    if s.net is not None:
+    if s.net is not None and not isinstance(s.net, Answers):
         found["parameters"] = sum(p.numel() for p in s.net.parameters())
         found["trainable"] = sum(p.numel() for p in s.given.parameters() if p.requires_grad)
     found["task"], found["loss"] = s.task, s.criterion.name

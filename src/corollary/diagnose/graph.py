@@ -106,6 +106,8 @@ def frozen(exam: Exam) -> None:
     if not total:
         return
     off = [n for n, p in named.items() if not p.requires_grad]
+    if s.output is not None and 0 < len(off) < len(named):  # what is not used may stand still
+        off = [n for n in off if not named[n].is_floating_point() or _change(exam, n) > 0]
     missing: list[str] = []
     idle: list[str] = []
     if s.settings.trained is not None and any(id(p) in s.settings.trained for p in named.values()):

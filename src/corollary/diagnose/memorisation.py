@@ -24,10 +24,12 @@ from corollary.diagnose.lab import Lab
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import Subject, quiet
+from corollary.diagnose.telling import told
 
 __all__ = ["Memorisation", "memorisation"]
 
 
+@told
 class Memorisation(NamedTuple):
     """The memorisation of some rows, most memorised first."""
 

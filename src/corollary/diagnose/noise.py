@@ -22,10 +22,12 @@ from corollary import errors
 from corollary.diagnose.calling import alone
 from corollary.diagnose.reading import prepared
 from corollary.diagnose.subject import Subject, quiet
+from corollary.diagnose.telling import told
 
 __all__ = ["Noise", "gradient_noise", "noise_of"]
 
 
+@told
 class Noise(NamedTuple):
     """The signal and the noise of gradients."""
 

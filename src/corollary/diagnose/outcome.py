@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from corollary.diagnose.asking import weightless
 from corollary.diagnose.calibration import expected_error, temperature
 from corollary.diagnose.exam import Exam
 from corollary.diagnose.flow import learned
@@ -23,7 +24,7 @@ from corollary.diagnose.subject import quiet
 from corollary.diagnose.trials import Trials
 from corollary.diagnose.widening import say_view, views
 
-__all__ = ["capacity", "miscalibrated", "overfit"]
+__all__ = ["capacity", "miscalibrated", "overfit", "too_simple"]
 
 SAME = {
     "good",
@@ -94,6 +95,22 @@ def capacity(exam: Exam) -> None:
             exam.sure["miscalibrated"] = (
                 0.6  # a net that cannot follow the data is too sure here, too modest there
             )
+
+
+def too_simple(exam: Exam) -> None:
+    """A model without weights to be moved that is far behind simple models, on the very rows that it was fitted to."""
+    s, base = exam.subject, exam.baselines
+    if not weightless(s.net) or s.output is None or base is None or not base.held:
+        return
+    mine = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
+    if base.gain - mine > FAR and not set(exam.findings) - {"miscalibrated"}:
+        said = (
+            f"it scores {exam.score:.3f} on the rows that it was fitted to; simple models score "
+            f"{base.score:.3f} on rows they have not seen"
+        )
+        trees = "ExtraTreesClassifier" if base.labels is not None else "ExtraTreesRegressor"
+        exam.find("capacity-too-small", mine, said, sure=0.7, repair={"estimator": trees})
+        exam.sure.update({cause: 0.6 for cause in exam.findings if cause == "miscalibrated"})
 
 
 def _behind_on_new_rows(exam: Exam) -> float:
@@ -174,12 +191,8 @@ def _turned(history: np.ndarray, now: float) -> float:
 def miscalibrated(exam: Exam) -> None:
     """Probabilities that are no frequencies."""
     s = exam.subject
-    if (
-        s.task not in ("classes", "binary")
-        or s.output is None
-        or s.net is None
-        or exam.facts.get("untrained")
-    ):
+    unasked = s.task not in ("classes", "binary") or s.output is None or s.net is None
+    if unasked or exam.facts.get("untrained") or not getattr(s.net, "sure", True):
         return
     samples = s.valid if s.valid is not None else None
     if samples is None or int(samples.counted.sum()) < 40:

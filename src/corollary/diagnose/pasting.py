@@ -45,6 +45,7 @@ CODE: dict[str, Callable[[Any], str]] = {
     "roll_targets": lambda v: f"y = numpy.roll(y, {-int(v)}, axis=0)" if v else "y = y[::-1]",
     "class_weight": _weights,
     "loss": lambda v: f"loss = {LOSSES.get(v, repr(v))}",
+    "estimator": lambda v: f"from sklearn.ensemble import {v}\n\nestimator = {v}(300)",
     "log_input": lambda v: f"loss = nn.PoissonNLLLoss(log_input={v})",
     "targets": lambda v: f"y = {v}",
     "optimizer": lambda _: "optimizer = torch.optim.Adam(model.parameters())",

@@ -55,6 +55,10 @@ def proved(exam: Exam, repair: dict[str, Any]) -> dict[str, Any]:
     )
     if f"{key} as it is" in found:
         found["gain"] = found[f"{key} repaired"] - found[f"{key} as it is"]
+    elif not {*DATA, "loss"} & set(used):  # the loss alone tells, where it is the same
+        key = "validation loss" if math.isfinite(before.get("validation loss", math.nan)) else "loss"
+        found[f"{key} as it is"], found[f"{key} repaired"] = before[key], after[key]
+        found["gain"] = before[key] - after[key]
     return found
 
 
@@ -185,7 +189,7 @@ class Training:
         for name, samples in (("", self.lab.watched), ("validation ", self.lab.held)):
             if samples is None:
                 continue
-            _, found[f"{name}score"] = self.lab.measure(net, samples)
+            found[f"{name}loss"], found[f"{name}score"] = self.lab.measure(net, samples)
             if s.task in ("classes", "binary"):
                 with torch.no_grad(), quiet(net):
                     z = main_output(s.call(net.eval(), samples))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from corollary import errors
@@ -42,6 +43,9 @@ def prepared(
 ) -> Subject:
     """Return the subject of a module, or of an estimator that has one, with data of any form."""
     module, settings = unwrapped(model), settings or Settings()
+    if isinstance(module, nn.Module) and any(map(is_lazy, module.parameters())):
+        got, do = "lazy layers without any", "Call it once with some rows, then train it."
+        raise errors.value(OWNER, "model must have weights", got, do)
     if not isinstance(module, nn.Module):
         from corollary.diagnose.estimators import subject_of
 
@@ -55,6 +59,18 @@ def prepared(
         except NoRows:
             valid = None
             notes.append(("validation", "validation has no rows: only the training data were looked at"))
+    if valid is not None and valid.y is None and isinstance(train.y, Tensor) and not train.restores:
+        valid = None
+        notes.append(
+            (
+                "validation",
+                "validation has no targets: pass it as (X, y); only the training data were looked at",
+            )
+        )
+    if initial and began(module, initial) is None:
+        notes.append(
+            ("initial", "initial has no parameter of the model, by name and shape, and was not used")
+        )
     a, b = train.x, None if valid is None else valid.x
     tables = isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim == b.ndim == 2
     if tables and a.is_floating_point() and a.shape[1] != b.shape[1]:
@@ -74,13 +90,28 @@ def began(module: nn.Module, initial: Mapping[str, Any] | None) -> dict[str, Any
         for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
             if name not in own and name.removeprefix(prefix) in own:
                 name = name.removeprefix(prefix)
+        if name in own and getattr(value, "shape", None) != own[name].shape:
+            return None  # of another model
         found[name] = value
     return found if any(n in own for n in found) else None
 
 
 def shifted(module: nn.Module, samples: Samples) -> Samples:
-    """Return samples of a causal language model of transformers with each label at the step that predicts it."""
+    """Return samples of a language model of transformers with each label at the step that predicts it.
+
+    A causal model's labels move one step back; one with encoder and decoder gets the labels that the decoder reads.
+    """
     y, ids = samples.y, samples.kwargs.get("input_ids")
+    reads = getattr(module, "prepare_decoder_input_ids_from_labels", None)
+    if (
+        callable(reads)
+        and isinstance(y, Tensor)
+        and y.ndim == 2
+        and "decoder_input_ids" not in samples.kwargs
+    ):
+        with torch.no_grad():
+            read_before = reads(labels=y)
+        return replace(samples, kwargs={**samples.kwargs, "decoder_input_ids": read_before})
     causal = type(module).__name__.endswith(("ForCausalLM", "LMHeadModel"))
     if not causal or not isinstance(y, Tensor) or ids is None or y.shape != ids.shape:
         return samples
@@ -174,7 +205,10 @@ def graph_samples(data: Any, mask: str, module: nn.Module | None = None) -> Samp
         y[~keep] = IGNORED
     names = [] if module is None else list(inspect.signature(module.forward).parameters)[2:]
     more = {k: getattr(data, k) for k in names if isinstance(getattr(data, k, None), Tensor)}
-    return Samples([data.x.detach(), data.edge_index], more, y, len(y), like=data)
+    nodes, edges = len(data.x), data.edge_index.shape[1]
+    rest = {k: getattr(data, k, None) for k in ("batch", "edge_attr", "edge_weight", "pos")}
+    parts = {k: t for k, t in rest.items() if isinstance(t, Tensor) and len(t) in (nodes, edges)}
+    return Samples([data.x.detach(), data.edge_index], more, y, len(y), like=data, parts=parts)
 
 
 def _mask(data: Any, name: str) -> Tensor | None:
@@ -275,7 +309,7 @@ def checked(samples: Samples, module: nn.Module | None = None) -> Samples:
         sizes = [
             len(t) for t in [*samples.args, *samples.kwargs.values()] if isinstance(t, Tensor) and t.ndim
         ]
-        if len(y) not in sizes:
+        if len(y) not in sizes and samples.graphs is None:
             got = f"X {tuple(x.shape)} and y {tuple(y.shape)}"
             raise errors.value(
                 OWNER, "X and y must have as many rows", got, "Pass (X, y); several inputs go into a tuple X."

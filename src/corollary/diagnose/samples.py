@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
+
+from corollary.diagnose.small_graphs import Graphs
 
 __all__ = ["IGNORED", "Samples", "binds", "coded", "joined", "kept", "main_output", "with_main"]
 
@@ -90,6 +93,9 @@ class Samples:
     held: tuple[Tensor, ...] = ()
     key: str = ""  # the name that a single input had in the dict it came in
     like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
+    parts: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # what else of that object has a row per node or edge
 
     @classmethod
     def of(cls, X: Any, y: Any = None) -> Samples:
@@ -118,6 +124,8 @@ class Samples:
     def whole(self) -> bool:
         """Whether all samples must be passed at once: a graph with its adjacency."""
         rest = [t for t in [*self.args[1:], *self.kwargs.values()] if isinstance(t, Tensor)]
+        if self.graphs is not None:
+            return False
         if self.held and isinstance(self.x, Tensor) and self.x.is_floating_point():
             return True
         square = any(t.ndim == 2 and t.shape[0] == t.shape[1] == self.n for t in rest)
@@ -126,6 +134,11 @@ class Samples:
             t.ndim == 2 and t.shape[0] == 2 and not t.is_floating_point() and self.n != 2 for t in rest
         )
         return square or sparse or edges
+
+    @cached_property
+    def graphs(self) -> Graphs | None:
+        """Which nodes and edges belong to which sample, where samples are graphs that were put together as one."""
+        return Graphs.of([*self.args, *self.kwargs.values(), *self.parts.values()], self.n)
 
     @property
     def restores(self) -> bool:
@@ -148,6 +161,8 @@ class Samples:
         if isinstance(rows, slice):
             rows = torch.arange(self.n)[rows]
         rows = torch.as_tensor(rows)
+        if self.graphs is not None:
+            return self._mapped(self.graphs.picked(rows), len(rows))
         if self.whole:
             y = self.y
             if isinstance(y, Tensor) and len(y) == self.n:
@@ -160,9 +175,14 @@ class Samples:
             rowwise = isinstance(value, Tensor) and value.ndim and len(value) == self.n
             return value[rows.to(value.device)] if rowwise else value
 
+        return self._mapped(part, len(rows))
+
+    def _mapped(self, part: Callable[[Any], Any], n: int) -> Samples:
+        """Return n samples, each tensor of which is a part of what it was."""
         args = [part(a) for a in self.args]
         kwargs = {k: part(v) for k, v in self.kwargs.items()}
-        return replace(self, args=args, kwargs=kwargs, y=tree_map(part, self.y), n=len(rows))
+        parts = {k: part(v) for k, v in self.parts.items()}
+        return replace(self, args=args, kwargs=kwargs, y=tree_map(part, self.y), n=n, parts=parts)
 
     def first(self, rows: int) -> Samples:
         """Return at most so many samples; of a graph all."""
@@ -178,6 +198,10 @@ class Samples:
         if self.like is not None:
             made = copy.copy(self.like)
             made.x, made.edge_index = self.args
+            for name, t in self.parts.items():
+                setattr(made, name, t)
+            if "batch" in self.parts and hasattr(made, "_num_graphs"):
+                made._num_graphs = self.n
             return made
         return (
             dict(self.kwargs) if not self.args else self.args[0] if len(self.args) == 1 else tuple(self.args)
@@ -229,7 +253,8 @@ class Samples:
 
         args = [moved(a) for a in self.args]
         y = tree_map(lambda t: t.to(device) if isinstance(t, Tensor) else t, self.y)
-        return replace(self, args=args, kwargs={k: moved(v) for k, v in self.kwargs.items()}, y=y)
+        kwargs, parts = ({k: moved(v) for k, v in given.items()} for given in (self.kwargs, self.parts))
+        return replace(self, args=args, kwargs=kwargs, y=y, parts=parts)
 
     def replaced(self, x: Tensor) -> Samples:
         """Return the samples with another first input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ class Settings:
     @classmethod
     def of(cls, optimizer: Any, batch_size: Any) -> Settings:
         """Read a torch optimiser."""
+        whole = isinstance(batch_size, Integral) and not isinstance(batch_size, bool)
+        if batch_size is not None and not (whole and batch_size > 0):
+            raise errors.value(OWNER, "batch_size must be a positive number of rows", repr(batch_size))
         if optimizer is None:
             return cls(batch_size=batch_size)
         # as configure_optimizers of Lightning returns it, or with schedules
@@ -69,6 +73,8 @@ def tidy_history(history: Any) -> dict[str, np.ndarray]:
     """Return the history as arrays by name: from a list of dicts, a dict of lists, a frame or a list of losses."""
     if history is None:
         return {}
+    if isinstance(history, str) or not hasattr(history, "__iter__"):
+        raise errors.kind(OWNER, 'history must be a dict per epoch with "loss"', repr(history))
     if hasattr(history, "to_dict") and hasattr(history, "columns"):
         history = {c: list(history[c]) for c in history.columns}
     if isinstance(history, Mapping):

@@ -98,6 +98,16 @@ class Subject:
             valid = None if valid is None else valid.fitted(module)
         self.settings = settings or Settings()
         self.history = tidy_history(history)
+        if (
+            owner is None
+            and history is not None
+            and len(history)
+            and not {"loss", "val_loss"} & set(self.history)
+        ):
+            known = ", ".join(map(repr, self.history)) or "no numbers"
+            self.notes.append(
+                ("history", f'history has no "loss" or "val_loss", only {known}, and was not used')
+            )
         self.all_train, self.all_valid = train, valid
         rng = np.random.default_rng(0)
         self.rows = np.arange(train.n) if train.whole else _some(rng, train, ROWS)
@@ -261,9 +271,20 @@ def copied(module: nn.Module) -> nn.Module:
     finally:
         for p, g in gradients:
             p.grad = g
+    if isinstance(net, torch.jit.ScriptModule):
+        return _leaves(net)  # which has no hooks that could be taken off
     for part in net.modules():
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             getattr(part, name).clear()
+    return net
+
+
+def _leaves(net: nn.Module) -> nn.Module:
+    """Return a copied scripted module with parameters that can be trained: copies of them are computed from the others."""
+    for part in net.modules():
+        for name, p in part.named_parameters(recurse=False):
+            if not p.is_leaf:
+                setattr(part, name, nn.Parameter(p.detach().clone(), p.requires_grad))
     return net
 
 

@@ -17,10 +17,12 @@ from corollary import errors
 from corollary.diagnose.calling import alone
 from corollary.diagnose.curvature import surface_of
 from corollary.diagnose.subject import quiet
+from corollary.diagnose.telling import told
 
 __all__ = ["Landscape", "direction", "loss_surface"]
 
 
+@told
 class Landscape(NamedTuple):
     """The loss over a grid."""
 

@@ -124,6 +124,8 @@ class Reader:
 
     def __call__(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Return the table of some samples."""
+        if samples.graphs is not None:
+            return dense(samples.graphs.table(samples.x))[rows]
         graph = graph_of(samples)
         if graph is not None and self._graph is not None and len(self._graph) == len(graph.x):
             return self._graph[rows if graph.nodes is None else graph.nodes[rows]]

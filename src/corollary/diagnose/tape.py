@@ -78,6 +78,9 @@ class Tape(TorchDispatchMode):
     @contextmanager
     def listening(self, module: nn.Module) -> Iterator[None]:
         """Know, by hooks that are taken off again, which module runs."""
+        if isinstance(module, torch.jit.ScriptModule):
+            got, do = "one that was scripted or traced", "Pass the module that it was made from."
+            raise errors.kind("summary", "model must be a module whose layers can be listened to", got, do)
         with ExitStack() as stack:
             for name, part in module.named_modules():
                 stack.callback(part.register_forward_pre_hook(lambda m, x, n=name: self._enter(n)).remove)

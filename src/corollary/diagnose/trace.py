@@ -39,6 +39,10 @@ RANDOM = {
     "feature_alpha_dropout",
     "feature_dropout",
 }
+ATTENTION = {
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
+}  # by which every place sees all others
 KNOWN = WEIGHTED | RECTIFIERS | SQUASHERS | OTHERS | PRODUCTS | NORMS | RANDOM | SCATTERS
 
 
@@ -69,12 +73,13 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.calls: list[Call] = []
         self.stack: list[str] = []
-        self.convolved = False
+        self.convolved = self.attends = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        self.attends |= name in ATTENTION
         if name in ("clamp", "clamp_min", "clamp_min_", "maximum") and _rectifies(name, args, kwargs):
             name = "relu"
         if name in PRODUCTS and any(isinstance(a, nn.Parameter) for a in args):
@@ -127,6 +132,7 @@ class Trace:
     gradients: dict[str, Tensor | None]
     unregistered: list[Tensor]  # leaves of the graph that are no parameter of the module
     names: list[str]
+    attends: bool = False  # whether places look at each other whatever lies between them
 
     @property
     def hidden(self) -> list[Call]:
@@ -153,6 +159,8 @@ class Trace:
 
 def trace(subject: Subject, net: nn.Module, samples: Samples, training: bool = False) -> Trace:
     """Run the net on samples and take the gradients of the mean loss by everything on the way."""
+    if isinstance(net, torch.jit.ScriptModule):
+        raise NotImplementedError("a scripted module hides its layers; pass the module that it was made from")
     recorder = _Recorder()
     hooks = []
     names = {id(m): n for n, m in net.named_modules()}
@@ -197,7 +205,9 @@ def trace(subject: Subject, net: nn.Module, samples: Samples, training: bool = F
     finally:
         for hook in hooks:
             hook.remove()
-    return Trace(recorder.calls, output, float(loss.detach()), gradients, strangers, list(names_))
+    return Trace(
+        recorder.calls, output, float(loss.detach()), gradients, strangers, list(names_), recorder.attends
+    )
 
 
 def _leaves(loss: Tensor) -> list[Tensor]:

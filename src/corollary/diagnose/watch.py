@@ -39,6 +39,7 @@ LONG = 1e3  # times the weights' length: a rate of a thousandth would replace th
 SPIKE = 100.0  # times the usual length, above which a gradient has exploded
 DEAD = 0.5  # share of a layer's units without a gradient
 TURNOVER = 0.3  # share of the weights that an update may change
+FREE = 0.01  # seconds of looking that are allowed in any case
 LOOKS = 5  # in a row, before something is said of units
 ROW = 3  # in a row, before something is said of gradients, updates and validation
 WARMUP = 3  # losses of which the largest is the first one: one batch alone may be small by chance
@@ -132,8 +133,12 @@ class Watch:
             self.read += perf_counter() - now
 
     def _allowed(self, seconds: float) -> float:
-        """Return what looking may take of a training time: the share less what reading losses took, or half the share."""
-        return max(self.share * seconds - self.read, self.share / 2 * seconds)
+        """Return what looking may take of a training time: the share less what reading losses took, or half the share.
+
+        So little that nobody notices is always allowed: a training of some hundred small steps is over before its share
+        is worth a look.
+        """
+        return FREE + max(self.share * seconds - self.read, self.share / 2 * seconds)
 
     def validated(self, loss: Any, train_loss: Any = None) -> None:
         """Tell the loss on validation data, and the latest training loss if ``after_step`` was not given any.
@@ -269,7 +274,7 @@ class Watch:
             self._found("dead-units", "no gradient reaches any weight", 1.0, "all layers")
             return
         shares = [(1 - float(a.double().mean()), name) for a, (name, _) in zip(self._alive, inner)]
-        share, name = max(shares, default=(0.0, ""))
+        share, name = max(shares, default=(0.0, ""), key=lambda found: found[0])  # the first of equals
         if share >= DEAD:
             self._found("dead-units", f"{share:.0%} of the units get no gradient any more", share, name)
 

@@ -51,6 +51,10 @@ def views(exam: Exam) -> tuple[float, float] | None:
     s = exam.subject
     if not any(isinstance(m, KINDS) for m in s.net.modules()) or foretells(s.train.x, s.train.y):
         return None  # what comes next would be in view
+    if exam.trace is not None and exam.trace.attends:
+        return (
+            None  # a convolution that cuts an image into patches sees little, and all that follows everything
+        )
     chance = exam.performance.get("train chance", 0.0)
     trials = exam.facts.setdefault("trials", Trials(exam))
     wide = _twin(exam, REACH)
@@ -125,7 +129,7 @@ def _wider(m: Any, least: int, dilation: int) -> nn.Module:
         kernel.append(k)
         spread.append(d)
         padding.append((d * (k - 1) - lost) // 2)
-    made: Any = type(m)(
+    made: Any = next(kind for kind in KINDS if isinstance(m, kind))(
         m.in_channels, m.out_channels, tuple(kernel), stride=m.stride, padding=tuple(padding), dilation=tuple(spread),
         groups=m.groups, bias=m.bias is not None, padding_mode=m.padding_mode,
     )  # fmt: skip
