@@ -19,9 +19,8 @@ __all__ = ["abnormal", "with_settings"]
 ODD = 0.5  # decades (or their like) beyond the usual from which a setting is a suspect by itself
 WITHIN = -0.5  # decades: so far from too small that a rate is usual without doubt
 MUCH = 0.2  # of the loss of a constant answer: what is left is more than little beside what was learned
-CLEAR = (
-    3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
-)
+# standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
+CLEAR = 3.0
 LITTLE = 0.03  # the same: no more than noise of the last steps leaves
 LARGE, SMALL, DECAY = "learning-rate-too-large", "learning-rate-too-small", "weight-decay-too-large"
 DROPOUT, BATCH = "dropout-too-large", "batch-too-small"
@@ -154,8 +153,8 @@ ARGUMENTS: tuple[tuple[str, Test, Callable[[Evidence, float], float]], ...] = (
     (LARGE, lambda e, v: e.fine and e.strange(LARGE) < ODD, lambda e, v: v - 0.6 if e.gained(LARGE) > MUCH else -1),
     (DECAY, lambda e, v: e.fine and e.strange(DECAY) < ODD, lambda e, v: v - 0.6 if e.gained(DECAY) > MUCH else -1),
     (DROPOUT, lambda e, v: e.fine and e.strange(DROPOUT) < 0.1, lambda e, v: -1),
-    # nothing is left that another rate could gain
-    (LARGE, lambda e, v: e.room.loss < LITTLE * e.room.scale and e.strange(LARGE) < ODD, lambda e, v: -1),
+    # what a usual rate leaves is next to nothing
+    (LARGE, lambda e, v: e.strange(LARGE) < ODD and e.gained(LARGE) < LITTLE, lambda e, v: -1),
     # decay and dropout are there for new rows
     (DECAY, lambda e, v: e.harms(DECAY), lambda e, v: -1),
     (DROPOUT, lambda e, v: e.harms(DROPOUT), lambda e, v: -1),

@@ -69,19 +69,10 @@ CHECKS = {
 
 
 OF_WEIGHTS = ("graph", "start", "architecture", "descent")  # families that need some
-OF_DESCENT = (
-    unscaled_inputs,
-    unscaled_targets,
-    wider_view,
-    fragile,
-    capacity,
-    suspects,
-)  # other checks that do
-OF_LAYERS = (
-    receptive_field,
-    bottleneck,
-    wider_view,
-)  # that codes and couplings, narrow on purpose, would mislead
+# other checks that do
+OF_DESCENT = (unscaled_inputs, unscaled_targets, wider_view, fragile, capacity, suspects)
+# that codes and couplings, narrow on purpose, would mislead
+OF_LAYERS = (receptive_field, bottleneck, wider_view)
 
 
 @alone
@@ -143,9 +134,8 @@ def diagnose(
     """
     if not isinstance(time_limit, Real) or not time_limit > 0:
         raise errors.value(OWNER, "time_limit must be a positive number of seconds", repr(time_limit))
-    importlib.import_module(
-        "torch._dynamo"
-    )  # the first traced call does it, in seconds that are not the diagnosis's
+    # the first traced call does it, in seconds that are not the diagnosis's
+    importlib.import_module("torch._dynamo")
 
     begin = time.perf_counter()
     settings = Settings.of(optimizer, batch_size)
@@ -183,9 +173,8 @@ def _idle(s: Subject, check: Any) -> bool:
     """Whether a check has nothing to look at in such a model or such data."""
     if isinstance(s.net, Aim) and check in OF_LAYERS or weightless(s.net) and check in OF_DESCENT:
         return True
-    if check is suspects and isinstance(
-        s.net, torch.jit.ScriptModule
-    ):  # what is suspicious lies in its layers
+    # what is suspicious lies in its layers
+    if check is suspects and isinstance(s.net, torch.jit.ScriptModule):
         return True
     return check is fragile and s.train.graphs is not None  # rows of which are nodes
 

@@ -22,9 +22,8 @@ from corollary.diagnose.weights import like_a_draw, weights_state
 __all__ = ["far_away", "gradients"]
 
 GROWS = 100.0  # of the derivative by the first steps over that by the last
-GROWN = (
-    30.0  # of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
-)
+# of signals through a deep net: 1.3 times per layer over 12 layers, where a sound start keeps them
+GROWN = 30.0
 COLLAPSED = 0.3  # of the size that weights are drawn with
 GREW = 5.0  # of gradients of a deep net that diverged at a usual rate
 FAR = 4.0  # times the size that weights are drawn with, that only long steps lead to

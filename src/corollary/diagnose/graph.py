@@ -15,7 +15,7 @@ from corollary.diagnose.samples import main_output
 from corollary.diagnose.subject import copied, quiet
 from corollary.diagnose.trace import SQUASHERS, Call, rms
 from corollary.diagnose.trials import Trials
-from corollary.diagnose.weights import beyond_start, drawn
+from corollary.diagnose.weights import beyond_start, can_stand_out, drawn, like_a_draw
 
 __all__ = ["detached", "frozen"]
 
@@ -141,7 +141,7 @@ def frozen(exam: Exam) -> None:
         if _as_made([named[n] for n in off]):
             random = [n for n in off if named[n].ndim >= 2]
         elif rated and not any(looks[n] for n in rated):
-            random = []  # trained elsewhere: frozen on purpose
+            random = _other_draws(s.net, off)  # the others were trained elsewhere: frozen on purpose
         held = sum(named[n].numel() for n in random) / total
         exam.facts["frozen"] = {"share": share, "random": held}
         if held > HELD and not _as_good(exam, off) and not _learned(exam, random):
@@ -154,6 +154,13 @@ def frozen(exam: Exam) -> None:
             )
         return
     _stayed(exam, named, known, total)
+
+
+def _other_draws(net: nn.Module, names: list[str]) -> list[str]:
+    """Return the tables of embeddings that were drawn independently in another size than torch's."""
+    tables = {f"{n}.weight": m for n, m in net.named_modules() if isinstance(m, nn.Embedding)}
+    held = {n: tables[n].weight for n in names if n in tables}
+    return [n for n, W in held.items() if can_stand_out(W) and like_a_draw(W)]
 
 
 def _no_rate(exam: Exam, named: dict[str, Any], idle: list[str], total: int) -> bool:

@@ -19,9 +19,8 @@ __all__ = ["findable", "imbalance"]
 RARELY = 0.1  # of the places
 NEVER = 0.2  # of the marked places: who finds so few has learned to mark none
 
-CLEAR = (
-    3.0  # standard errors, by which a class is rarer than drawing from even classes makes the rarest of some
-)
+# standard errors, by which a class is rarer than drawing from even classes makes the rarest of some
+CLEAR = 3.0
 
 
 def imbalance(exam: Exam) -> None:

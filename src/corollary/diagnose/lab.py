@@ -152,13 +152,19 @@ class Lab:
         dropout: float | None = None,
         clip_norm: float | None = None,
         options: dict[str, Any] | None = None,
+        shares: dict[str, float] | None = None,
         still: bool = False,
     ) -> Result:
-        """Train a net, if ``still`` in evaluation mode, and say how it went; the result is kept under its name."""
+        """Train a net, if ``still`` in evaluation mode, and say how it went; the result is kept under its name.
+
+        Parameters named in ``shares`` have that share of the rate.
+        """
         subject = self.subject
         params = [p for p in net.parameters() if p.requires_grad]
+        slower = {id(p): rate * shares[n] for n, p in net.named_parameters() if n in shares} if shares else {}
+        groups = [{"params": [p], "lr": slower.get(id(p), rate)} for p in params] if slower else params
         made = _optimizer(
-            params, optimizer, decoupled, lr=rate, weight_decay=weight_decay, momentum=momentum, **(options or {})
+            groups, optimizer, decoupled, lr=rate, weight_decay=weight_decay, momentum=momentum, **(options or {})
         )  # fmt: skip
         watched = watched or self.watched
         before, _ = self.measure(net, watched)

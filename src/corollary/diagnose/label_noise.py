@@ -23,9 +23,8 @@ __all__ = ["label_noise"]
 
 MANY = 200  # validation rows whose fifth is enough to count errors in
 CLEAR = 3.5  # standard errors by which a model does not do worse on rows that it knows by chance
-REFUTED = (
-    0.7  # of the confident errors: simple models make more of them on validation too, the model itself fewer
-)
+# of the confident errors: simple models make more of them on validation too, the model itself fewer
+REFUTED = 0.7
 # deviations of the targets that an error is far at; of the loss at twice as far, where squares say 4
 FAR, LINEAR = (10.0, 2.5)
 # gain from which simple models are judges by themselves, and from which the model bears them out
@@ -196,8 +195,11 @@ def _own_guesses(exam: Exam, v: Problem) -> np.ndarray | None:
     if len(z) != s.valid.n:
         return None
     if v.places is None:
-        alone = s.task == "classes" and z.ndim == 2 and len(np.unique(v.rows)) == len(v.rows)
-        return z.softmax(1).numpy()[v.rows] if alone else None
+        if len(np.unique(v.rows)) < len(v.rows):
+            return None
+        if s.task == "binary" and z.numel() == len(z):
+            return _of_one(z.reshape(len(z), 1)).numpy()[v.rows]
+        return z.softmax(1).numpy()[v.rows] if s.task == "classes" and z.ndim == 2 else None
     found = places(exam, s.valid)
     z = None if found is None else answers_last(z, found.sides)
     if z is None:
@@ -205,8 +207,13 @@ def _own_guesses(exam: Exam, v: Problem) -> np.ndarray | None:
     z = z[(v.rows, *v.places.T)]
     if s.task == "classes":
         return z.softmax(1).numpy()
+    return _of_one(z).numpy() if z.shape[1] == 1 else None
+
+
+def _of_one(z: Tensor) -> Tensor:
+    """Return the probabilities of no and of yes, from one logit or probability."""
     p = z if bool(((z >= 0) & (z <= 1)).all()) else z.sigmoid()
-    return torch.cat([1 - p, p], 1).numpy() if p.shape[1] == 1 else None
+    return torch.cat([1 - p, p], 1)
 
 
 def _net_errs_less(exam: Exam, base: Baselines, share: float) -> bool:

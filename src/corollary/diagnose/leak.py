@@ -16,6 +16,8 @@ from corollary.diagnose.tables import dense, graph_of
 
 __all__ = ["target_leak"]
 
+# of what one column leaves open: others that tell more of it belong to it, as colour does to weight
+COMPLETED = 0.5
 SHORT = 0.85  # of what can be gained, from which one column is enough for an answer
 ASKED = 512  # rows
 CLEAR = 3.0  # standard errors: of k rows in which two answers differ, all for one of them, the difference is k +- sqrt(k)
@@ -58,7 +60,8 @@ def target_leak(exam: Exam) -> None:
     sure, seen = (a, a) if not classes else _surely(found.alone, base, with_valid=not lost)
     plain = sure > 0.97 and (o < a - 0.12 or (seen > 0.99 and o < a - 0.06))
     plain = plain or (not classes and found.strength > 0.9995 and o < 0.985)  # the number itself
-    mild = a > 0.9 and o < 0.5 * a  # nearly everything, and twice what all others say together
+    by_itself = 1 - base.gain > COMPLETED * (1 - a)  # others do not tell what it leaves open
+    mild = a > 0.9 and o < 0.5 * a and by_itself  # nearly everything, and twice what all others say together
     broken = lost and a > 0.5 and a > o + 0.15 and not exam.has("train-test-overlap")
     # a word for every class: no text tells its own so plainly, whatever its other words say
     told = classes and a > 0.99 and found.strength > 0.9
@@ -67,7 +70,13 @@ def target_leak(exam: Exam) -> None:
     ahead = (found.alone.score - found.others.score) * len(base.problem.y)
     if classes and ahead < CLEAR**2:
         plain = mild = False
-    if plain or broken or mild or told or (a > SHORT and _decides_alone(exam, [found.column, *found.group])):
+    if (
+        plain
+        or broken
+        or mild
+        or told
+        or (a > SHORT and by_itself and _decides_alone(exam, [found.column, *found.group]))
+    ):
         said = f"column {found.column} alone scores {found.alone.score:.3f} on held-out rows, all others {found.others.score:.3f}"
         said += f"; on validation it scores {valid:.3f}" if lost else ""
         exam.find("target-leak", found.alone.score, said, where=f"column {found.column}",
@@ -183,9 +192,11 @@ def _decides_alone(exam: Exam, group: list[int]) -> bool:
     """
     s = exam.subject
     samples = (s.valid or s.train).first(ASKED)
-    places = (exam.reader.place_of(samples, int(column)) for column in group)
-    place = next((p for p in places if p is not None), None)
-    if s.net is None or s.output is None or place is None or samples.whole:
+    places = [exam.reader.place_of(samples, int(column)) for column in group]
+    place = sorted({p for p in places if p is not None})
+    if not samples.x.is_floating_point():
+        place = place[:1]
+    if s.net is None or s.output is None or not place or samples.whole:
         return False
     rows = torch.from_numpy(np.random.default_rng(0).permutation(samples.n))
     alone, without = samples.x[rows].clone(), samples.x.clone()

@@ -48,9 +48,8 @@ class Criterion:
     was_given: bool = False
     logarithms: bool = False  # whether outputs are logarithms of answers, as for counts
     degree: float = math.nan  # of a loss that is dearer to one side, as for quantiles
-    free: str = (
-        ""  # what a loss of numbers does not ask for: their "level", so that only order counts, or "length"
-    )
+    # what a loss of numbers does not ask for: their "level", so that only order counts, or "length"
+    free: str = ""
     opposed: bool = False  # whether a loss of rows beside each other is less for wrong neighbours
 
     @property

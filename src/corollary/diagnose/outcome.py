@@ -92,9 +92,8 @@ def capacity(exam: Exam) -> None:
         )
         exam.find("capacity-too-small", mine, said, sure=0.7, repair={"width": "larger"})
         if not exam.facts.get("mended by a temperature") and exam.sure.get("miscalibrated", 0.0) > ASIDE:
-            exam.sure["miscalibrated"] = (
-                0.6  # a net that cannot follow the data is too sure here, too modest there
-            )
+            # a net that cannot follow the data is too sure here, too modest there
+            exam.sure["miscalibrated"] = 0.6
 
 
 def too_simple(exam: Exam) -> None:

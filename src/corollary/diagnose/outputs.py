@@ -15,6 +15,10 @@ from corollary.diagnose.subject import Subject, copied, quiet
 from corollary.diagnose.trace import WEIGHTED
 
 ROWS = 256
+# of the variance of the targets, that is lost beyond the range: noise about an end of it is no more
+NOISE = 3e-3
+# of the range, in which outputs are at its end, and the share of them that a range holds back
+NEAR, PILED = (0.05, 0.1)
 
 __all__ = ["output_range", "stochastic_evaluation"]
 
@@ -22,11 +26,18 @@ __all__ = ["output_range", "stochastic_evaluation"]
 def _last_layers(exam: Exam, net: nn.Module) -> Iterator[list[nn.Parameter]]:
     """Yield the parameters of modules with weights, the last called first."""
     parts = dict(net.named_modules())
-    for c in reversed([] if exam.trace is None else exam.trace.calls):
-        if c.name in WEIGHTED - {"embedding", "embedding_bag"} and c.where in parts:
-            own = list(parts[c.where].parameters(recurse=False))
-            if own:
-                yield own
+    tables = {"embedding", "embedding_bag"}
+    for kinds in (WEIGHTED - tables, tables):  # of products of embeddings these are the last
+        for c in reversed([] if exam.trace is None else exam.trace.calls):
+            own = list(parts[c.where].parameters(recurse=False)) if c.where in parts else []
+            if c.name in kinds and own:
+                yield [*own, *_loose(net)]
+
+
+def _loose(net: nn.Module) -> list[nn.Parameter]:
+    """Return the single numbers of modules that are no layers of torch's: scales and offsets of someone's own."""
+    own = (m for m in net.modules() if not type(m).__module__.startswith("torch."))
+    return [p for m in own for p in m.parameters(recurse=False) if p.numel() == 1]
 
 
 def reachable(exam: Exam) -> tuple[Tensor, Tensor] | None:
@@ -92,9 +103,11 @@ def output_range(exam: Exam) -> None:
             else torch.zeros_like(y, dtype=torch.bool)
         )
         share = float((below | above).float().mean())
+        beyond = (low.min() - y).clamp_min(0) * below + (y - high.max()).clamp_min(0) * above
+        lost = float(beyond.square().mean() / y.var(unbiased=False).clamp_min(1e-30))
         exam.facts["output range"] = [float(low.min()), float(high.max())]
         limit = 0.01 if s.task == "regression" else 0.03
-        if share > limit:
+        if share > limit and lost > NOISE:
             said = (
                 f"{share:.1%} of the targets lie outside {float(low.min()):.3g} to {float(high.max()):.3g}, "
                 "beyond which the last activation lets no output"
@@ -127,7 +140,7 @@ def output_range(exam: Exam) -> None:
                 f"outputs cannot be negative, and {stuck:.0%} of them are at zero, where no gradient passes"
             )
             exam.find("output-range", stuck, said, where=last or "output")
-        elif s.task != "classes" and width < 5:
+        elif s.task != "classes" and width < 5 and not (exam.fine and _free(z, floor, float(high.max()))):
             said = f"logits can only span {float(low.min()):.3g} to {float(high.max()):.3g}"
             exam.find("output-range", width, said, where=last or "output")
 
@@ -162,6 +175,12 @@ def stochastic_evaluation(exam: Exam) -> None:
         if change > 1e-2 and not generative:
             said = f"outputs change by {change:.1%} with what else is in the batch"
             exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
+
+
+def _free(z: Tensor, low: float, high: float) -> bool:
+    """Whether few outputs lie at the ends of the range."""
+    near = NEAR * (high - low)
+    return float(((z < low + near) | (z > high - near)).float().mean()) < PILED
 
 
 def _draws_codes(s: Subject) -> bool:

@@ -7,6 +7,8 @@ descent will.
 from __future__ import annotations
 
 import numpy as np
+import torch
+from scipy.stats import spearmanr
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
@@ -14,6 +16,8 @@ from corollary.diagnose.baselines import Baselines, Problem, baselines, line, sc
 from corollary.diagnose.exam import RARE, Exam
 from corollary.diagnose.imbalance import findable
 from corollary.diagnose.label_noise import label_noise
+from corollary.diagnose.samples import main_output
+from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import dense, joined
 
 __all__ = ["relation"]
@@ -24,6 +28,8 @@ CHANCE = 2.0  # the same, up to which the best of three may come by chance
 FEW = 0.1  # gain that may come by chance where rows are too few to say that there is no signal
 # deviations of a walk, and the share of the targets that fit better a few rows further
 SLIPPED, LEAST = (4.0, 0.1)
+OTHER = 0.3  # deviations of the targets, that one of another row is away at least, as a rule
+AGREES = 0.2  # rank correlation of a model with targets that have outliers
 SLIDES = 12  # numbers by which windows may be apart
 SAME = 0.999  # correlation of a column with a target that it is, up to rounding
 SIDE = 0.99  # AUC of a column whose side of a number a class is, up to the rows at both ends
@@ -74,7 +80,7 @@ def relation(exam: Exam) -> None:
     # of others than tables a net may see more, and of rare classes a score does not tell
     plain = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point() and base.chance < RARE
     luck = CHANCE * gain_needed / CLEAR
-    if learned or base.gain > max(0.04, luck if plain and luck < FEW else 0.0):
+    if learned or base.gain > max(0.04, luck if plain and luck < FEW else 0.0) or _agrees(exam):
         return
     said = f"trees, neighbours and a line score {base.score:.3f} on held-out rows, a constant answer {base.chance:.3f}"
     exam.facts["no signal"] = said
@@ -82,6 +88,21 @@ def relation(exam: Exam) -> None:
     if exam.subject.train.x is not None and getattr(exam.subject.train.x, "ndim", 2) > 2:
         sure -= 0.1  # flat features may miss what a net would see
     exam.find("no-signal", base.score, said, sure=sure, evidence=dict(base.held))
+
+
+def _agrees(exam: Exam) -> bool:
+    """Whether the model puts numbers in their order where its squared errors are those of a few outliers."""
+    s = exam.subject
+    if s.task != "regression" or s.output is None:
+        return False
+    samples = s.valid or s.train
+    with torch.no_grad(), quiet(s.net):
+        z = main_output(s.call(s.net.eval(), samples))
+    keep = samples.counted
+    z, y = (t.detach().float().cpu()[keep].reshape(-1) for t in (z, samples.y))
+    if s.valid is None or len(z) != len(y):
+        return False
+    return bool(spearmanr(z, y).statistic > max(AGREES, CLEAR / np.sqrt(len(y))))
 
 
 def _learned(base: Baselines) -> tuple[bool, float]:
@@ -242,7 +263,7 @@ def _noise_or_block(exam: Exam, base: Baselines) -> None:
         wrong = base.labels[guess.argmax(1)] != p.y
     else:
         rest = np.abs(guess - p.y)
-        wrong = rest > 3 * np.median(rest) + 1e-12
+        wrong = rest > max(3 * np.median(rest), OTHER * p.y.std()) + 1e-12
     if _slipped(exam, base, guess) or _block(exam, base, wrong, guess):
         return
     if not exam.has("target-leak"):

@@ -33,9 +33,8 @@ DOUBTFUL = 0.5  # share up to which it is tried whether the net can be taught to
 BESIDE = 0.4  # of half the distance of two classes in one column: the least move of all columns that is no cause for alarm
 MOVE = 1.5  # of the median move that changes the answer, under which a sound net still gives one right answer in three
 TAUGHT = 0.86  # of the right answers, won back under that move: sound nets win back less than 0.4, with batch norm up to 0.85
-REGAINED = (
-    0.45  # the same of a net whose border is near; of photographs it always is, and nothing can be won back
-)
+# the same of a net whose border is near; of photographs it always is, and nothing can be won back
+REGAINED = 0.45
 LEARNED_WELL = 0.85  # of what is possible
 LEARNED = 0.2  # of what is possible, from which there are answers to be moved
 NOTHING = 0.01  # of half the way: no pupil is needed

@@ -93,9 +93,8 @@ class Samples:
     held: tuple[Tensor, ...] = ()
     key: str = ""  # the name that a single input had in the dict it came in
     like: Any = None  # an object with attributes x and edge_index, if the module takes them in one
-    parts: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # what else of that object has a row per node or edge
+    # what else of that object has a row per node or edge
+    parts: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, X: Any, y: Any = None) -> Samples:

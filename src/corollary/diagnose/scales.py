@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corollary.diagnose.columns import columns
 from corollary.diagnose.exam import Exam
-from corollary.diagnose.samples import IGNORED, Samples
+from corollary.diagnose.samples import IGNORED, Samples, main_output
 from corollary.diagnose.trace import NORMS, WEIGHTED
 from corollary.diagnose.trials import Trials
 
@@ -18,6 +18,7 @@ __all__ = ["scaled_inputs", "unscaled_inputs", "unscaled_targets"]
 
 LARGE, SMALL = 8.0, 0.02  # sizes of an input beyond which it is looked at; between them a default start fits
 BEHIND = 0.2  # of what is possible, that makes columns suspect which are far smaller than others
+APART = 30.0  # times that one target varies as much as another
 PLAIN = 30.0  # from here on no confirmation is needed: the condition number is near a thousand
 
 
@@ -126,14 +127,43 @@ def unscaled_targets(exam: Exam) -> None:
         return
     score = exam.valid_score if np.isfinite(exam.valid_score) else exam.score
     reachable = exam.baselines.score if exam.baselines is not None and exam.baselines.held else 0.5
-    well = np.isfinite(score) and score > max(0.5, reachable - 0.1)
-    if well:
+    if np.isfinite(score) and score > max(0.5, reachable - 0.1):
+        _drowned(exam)
         return  # the net undoes the scale itself
     said = (
         f"targets are of size {size:.3g} with deviation {std:.3g}; outputs start near 1, and explain "
         f"{score:.2f} of their variance"
     )
     exam.find("unscaled-targets", size if large else std, said, where="y", sure=1.0 if size > 30 or small else 0.85,
+              repair={"standardise_targets": True})  # fmt: skip
+
+
+def _drowned(exam: Exam) -> None:
+    """Whether one of several targets varies so much more than another that the loss follows it alone."""
+    s = exam.subject
+    z, y = main_output(s.output), s.train.y
+    if (
+        s.criterion.name not in ("mse", "l1")
+        or not isinstance(z, Tensor)
+        or z.shape != y.shape
+        or y.ndim != 2
+    ):
+        return
+    z, y = z.detach().float().cpu(), y.detach().float().cpu()
+    keep = (y != IGNORED).all(1)
+    z, y = z[keep], y[keep]
+    spread = y.var(0, unbiased=False)
+    told = 1 - (z - y).square().mean(0) / spread.clamp_min(1e-30)
+    apart = (spread.max() / spread.clamp_min(1e-30)).sqrt()
+    behind = (apart > APART) & (told < told[spread.argmax()] - BEHIND) & (spread > 0)
+    if not bool(behind.any()):
+        return
+    column = int(torch.where(behind, told, torch.inf).argmin())
+    said = (
+        f"target {column} varies {float(apart[column]):.3g} times less than another, which the loss follows: "
+    )
+    said += f"{float(told[column]):.2f} of its variance is explained, {float(told[spread.argmax()]):.2f} of the other's"
+    exam.find("unscaled-targets", float(apart[column]), said, where=f"y, column {column}",
               repair={"standardise_targets": True})  # fmt: skip
 
 

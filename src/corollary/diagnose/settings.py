@@ -31,6 +31,8 @@ class Settings:
     options: dict[str, Any] = field(default_factory=dict)
     cut: float = 1.0  # what a schedule has left of the rate, which is the one before it
     idle: set[int] = field(default_factory=set)  # ids of those whose rate is zero while others' is not
+    # of the largest rate, by the ids of those with a smaller one
+    shares: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, optimizer: Any, batch_size: Any) -> Settings:
@@ -66,6 +68,7 @@ class Settings:
             {k: first[k] for k in ("betas", "eps", "nesterov", "alpha") if k in first},
             max(float(g["lr"]) for g in groups) / max(*rates, 1e-300),
             {id(p) for g, rate in zip(groups, rates) if rate == 0 < max(rates) for p in g["params"]},
+            {id(p): r / max(rates) for g, r in zip(groups, rates) if 0 < r < max(rates) for p in g["params"]},
         )
 
 

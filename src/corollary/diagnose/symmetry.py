@@ -40,6 +40,15 @@ def equal_units(W: Tensor) -> float:
     return max(float((distances.min(1).values < 0.01).float().mean()), float((off < 0.01).float().mean()))
 
 
+def _one_group(W: Tensor) -> bool:
+    """Whether units equal each other exactly, or most are one group: as they were drawn, not by what they have learned."""
+    rows = W.reshape(len(W), -1)[:256]
+    size = float(rows.norm(dim=1).mean())
+    apart = torch.cdist(rows, rows).fill_diagonal_(float("inf")).min(1).values
+    centred = (rows - rows.mean(0)).norm(dim=1) < 0.01 * size
+    return float((apart < 1e-5 * size).float().mean()) > 0.3 or float(centred.float().mean()) > 0.3
+
+
 def symmetric(exam: Exam) -> None:
     """Hidden layers whose units are all alike, now or where they began."""
     s = exam.subject
@@ -54,6 +63,8 @@ def symmetric(exam: Exam) -> None:
     if not alike:
         _alike_responses(exam)
         return
+    if s.initial is None and exam.fine and not any(_one_group(hidden[n]) for n in alike):
+        return  # groups that a penalty has brought together on the way, where they do no harm
     zero = all(float(hidden[n].abs().max()) < 1e-12 for n in alike)
     if zero and len(alike) == len(hidden) and (s.settings.weight_decay or 0.0) > 1e-2:
         return  # the decay has made them so

@@ -39,10 +39,8 @@ RANDOM = {
     "feature_alpha_dropout",
     "feature_dropout",
 }
-ATTENTION = {
-    "scaled_dot_product_attention",
-    "multi_head_attention_forward",
-}  # by which every place sees all others
+# by which every place sees all others
+ATTENTION = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 KNOWN = WEIGHTED | RECTIFIERS | SQUASHERS | OTHERS | PRODUCTS | NORMS | RANDOM | SCATTERS
 
 

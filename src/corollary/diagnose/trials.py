@@ -33,6 +33,7 @@ class Trials:
         self.usual: dict[str, Any] = {
             "optimizer": s.optimizer or "adam", "rate": s.learning_rate or GOOD, "weight_decay": s.weight_decay or 0.0,
             "momentum": s.momentum, "decoupled": s.decoupled, "batch_size": self.batch, "options": s.options,
+            "shares": {n: s.shares[id(p)] for n, p in exam.subject.given.named_parameters() if id(p) in s.shares},
         }  # fmt: skip
 
     def run(
@@ -75,6 +76,7 @@ class Trials:
             "anneal": True,
             "dropout": 0.0,
             "options": {},
+            "shares": {},
         }
         return self.run(name, start, **{**options, **changes})
 

@@ -28,9 +28,8 @@ ENDED = 0.35  # share of a layer's activations at their ends that no usual start
 MILD = 0.8  # how sure it is where less than half of the activations are at their ends
 FAR = 4.0  # times the size that weights are drawn with
 CELLS = {"lstm", "gru", "rnn_tanh"}
-CLEAR = (
-    3.0  # standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
-)
+# standard errors: of k rows that differ, all for one of two models, the difference is k +- sqrt(k)
+CLEAR = 3.0
 MANY = 8  # units that all lie on one side by chance in less than one of a hundred layers
 BEYOND = 0.2  # share of dead units above that of a usual start: three deviations of a layer of 40
 

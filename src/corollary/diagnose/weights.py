@@ -16,9 +16,8 @@ from corollary.diagnose.trace import rms
 __all__ = ["State", "beyond_start", "can_stand_out", "drawn", "like_a_draw", "untouched", "weights_state"]
 
 
-EDGE = (
-    1.15  # of where the singular values of random matrices end: by chance the largest is 0.05 beyond at most
-)
+# of where the singular values of random matrices end: by chance the largest is 0.05 beyond at most
+EDGE = 1.15
 
 
 def untouched(module: nn.Module, p: Tensor, kind: str) -> bool | None:

@@ -25,6 +25,9 @@ KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CLEAR = 0.15  # of what is possible, gained on held-out rows: other draws of one net differ by less
 # places that a widened net sees at least; of a second try, half of what there is up to this
 REACH, FURTHER = (12, 32)
+# the same where it halves what is wrong, and standard errors of it
+HALVED, SURE = 0.05, 4.0
+ENOUGH = 0.85  # of what is possible, from which a place by itself tells what it is
 RATE, LONGER = 5 * GOOD, 3  # a rate that suits small convolutional nets, and how much longer than other runs
 SECONDS, LEAST = 1.5, 60  # of a run, and the steps below which nothing is learned
 
@@ -37,12 +40,22 @@ def wider_view(exam: Exam) -> None:
     settled = any(sure >= 0.75 for sure in exam.sure.values())
     chance = exam.performance.get("train chance", 0.0)
     score = exam.valid_score if math.isfinite(exam.valid_score) else exam.score
-    fine = exam.fine and score > chance + CLEAR * (1 - chance)  # as good as others, and not because none can
+    blind = not any(side for pair in exam.facts.get("receptive field", ((1, 1),)) for side in pair)
+    fine = (
+        exam.fine and not (blind and exam.gain < ENOUGH) and score > chance + CLEAR * (1 - chance)
+    )  # as good as others, and not because none can
     if settled or fine or not any(isinstance(m, KINDS) for m in s.net.modules()):
         return
     found = views(exam)
-    if found is not None and found[1] > found[0] + CLEAR:
+    if found is not None and (found[1] > found[0] + CLEAR or _halves(exam, *found)):
         say_view(exam, *found)
+
+
+def _halves(exam: Exam, own: float, wide: float) -> bool:
+    """Whether wider windows leave less than half of what is wrong, by more rows than chance makes differ."""
+    rows = int((exam.lab.held or exam.lab.watched).counted.sum())
+    luck = math.sqrt(max(0.0, own * (1 - own)) / max(1, rows))
+    return wide - own > max(HALVED, SURE * luck) and 1 - wide < 0.5 * (1 - own)
 
 
 def views(exam: Exam) -> tuple[float, float] | None:
