@@ -22,7 +22,7 @@ __all__ = ["detached", "frozen"]
 VAST = 1e18  # of gradients, from which their squares overflow: an optimiser that divides by their root then stands still
 PLENTY = 64  # numbers of a matrix; fewer look like a draw after some training too
 LEARNED = 0.8  # of the loss with layers newly drawn, what those that were learned elsewhere stay below
-LITTLE = 0.02  # of a constant answer's loss: what training all parameters must gain at least
+LITTLE = 0.05  # of a constant answer's loss: what training all parameters must gain at least
 HELD = 0.02  # of all numbers: random ones that are held fixed and are worth a word
 
 
