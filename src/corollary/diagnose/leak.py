@@ -75,7 +75,7 @@ def target_leak(exam: Exam) -> None:
         or broken
         or mild
         or told
-        or (a > SHORT and by_itself and _decides_alone(exam, [found.column, *found.group]))
+        or (a > SHORT and (by_itself or o > SHORT) and _decides_alone(exam, [found.column, *found.group]))
     ):
         said = f"column {found.column} alone scores {found.alone.score:.3f} on held-out rows, all others {found.others.score:.3f}"
         said += f"; on validation it scores {valid:.3f}" if lost else ""
