@@ -15,6 +15,9 @@ from corollary.diagnose.tables import dense
 __all__ = ["mode_collapse", "posterior_collapse"]
 
 
+SCATTERED = 1.4  # times as much as data vary samples that have not learned where these are
+
+
 def posterior_collapse(exam: Exam) -> None:
     """Codes that do not depend on the input."""
     s = exam.subject
@@ -93,7 +96,9 @@ def mode_collapse(exam: Exam) -> None:
     )
     missing = float(real_share[fake_share < 0.15 * real_share].sum())
     exam.facts["coverage"] = {"samples": cover, "data": usual, "spread": spread, "missing": missing}
-    if (cover < 0.6 * usual and (spread < 0.75 or missing > 0.1)) or missing > 0.2 or spread < 0.5:
+    narrow = (cover < 0.6 * usual and (spread < 0.75 or missing > 0.1)) or missing > 0.2
+    alike = spread < 0.5 and cover < 0.8 * usual  # means of a decoder vary less, and lie near all of the data
+    if (narrow or alike) and spread < SCATTERED:
         said = (
             f"samples lie near {cover:.0%} of the data (other data near {usual:.0%}), vary {spread:.2f} "
             f"times as much, and miss {missing:.0%} of the clusters' mass"

@@ -41,6 +41,8 @@ def target_leak(exam: Exam) -> None:
     base = exam.baselines
     if _sees_answer(exam) or base is None or not base.held or _mark(exam) or base.gain < 0.3:
         return
+    if base.problem.words is not None:
+        return  # a word may well have one kind wherever it stands
     found = _strongest(exam, base)
     if found is None:
         return
@@ -70,13 +72,10 @@ def target_leak(exam: Exam) -> None:
     ahead = (found.alone.score - found.others.score) * len(base.problem.y)
     if classes and ahead < CLEAR**2:
         plain = mild = False
-    if (
-        plain
-        or broken
-        or mild
-        or told
-        or (a > SHORT and (by_itself or o > SHORT) and _decides_alone(exam, [found.column, *found.group]))
-    ):
+    # of a text, others that tell more are other words
+    apart = by_itself or o > SHORT or bool(exam.reader.words_of(found.group))
+    surely = plain or broken or mild or told
+    if surely or (a > SHORT and apart and _decides_alone(exam, [found.column, *found.group])):
         said = f"column {found.column} alone scores {found.alone.score:.3f} on held-out rows, all others {found.others.score:.3f}"
         said += f"; on validation it scores {valid:.3f}" if lost else ""
         exam.find("target-leak", found.alone.score, said, where=f"column {found.column}",

@@ -117,7 +117,7 @@ def suspects(exam: Exam) -> None:
             return
         if not exam.has(cause):
             said = f"simple models gain {theirs:.2f}, this model {exam.gain:.2f}; {said}"
-            exam.find(cause, value, said, sure=UNSURE)
+            exam.find(cause, value, said, sure=UNSURE, severity="warning")
 
 
 def _beyond(facts: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
