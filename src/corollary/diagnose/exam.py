@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from corollary.diagnose.baselines import Baselines, baselines, foretells, problem
+from corollary.diagnose.baselines import Baselines, baselines, foretells, problem, score_of
 from corollary.diagnose.lab import Lab
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.report import Finding
@@ -218,6 +218,31 @@ class Exam:
                 found[part] = self._jackknife(part)
         return found
 
+    @cached_property
+    def aligned(self) -> dict[str, float]:
+        """What the model scores more along the direction in which several targets vary most, that simple models are asked for."""
+        found, s = {"train": 0.0, "valid": 0.0}, self.subject
+        if (
+            s.task != "regression"
+            or self.baselines is None
+            or self.reader.target is None
+            or s.criterion.custom
+        ):
+            return found
+        for part, samples in (("train", s.train), ("valid", s.valid)):
+            if samples is None or s.net is None or not math.isfinite(self.performance[f"{part} score"]):
+                continue
+            with torch.no_grad(), quiet(s.net):
+                z = main_output(s.output if part == "train" else s.call(s.net.eval(), samples))
+            keep = samples.counted
+            said, true = (
+                t.detach().float().cpu()[keep].reshape(int(keep.sum()), -1).numpy() for t in (z, samples.y)
+            )
+            if said.shape == true.shape:
+                a, b = self.reader.one_target(said), self.reader.one_target(true)
+                found[part] = score_of(a, b, None) - self.performance[f"{part} score"]
+        return found
+
     def _jackknife(self, part: str) -> float:
         s = self.subject
         samples = s.train if part == "train" else s.valid
@@ -259,8 +284,9 @@ class Exam:
         new = np.isfinite(self.valid_score) and np.isfinite(base.valid_score)
         theirs = max(base.gain, base.reached) if new else base.gain
         room = max(1e-9, 1 - (base.valid_chance if new else base.chance))
-        luck = self.error["valid" if np.isfinite(self.valid_score) else "train"]
-        return (1 - score - luck) / room < 1.1 * (1 - theirs) + 0.03
+        part = "valid" if np.isfinite(self.valid_score) else "train"
+        score += self.aligned[part]
+        return (1 - score - self.error[part]) / room < 1.1 * (1 - theirs) + 0.03
 
     @cached_property
     def constant_loss(self) -> float:
@@ -318,7 +344,7 @@ class Exam:
         """The model's score above chance, as a share of what is possible, on validation rows if there are any."""
         part = "valid" if np.isfinite(self.valid_score) else "train"
         score, chance = (self.performance.get(f"{part} {k}", float("nan")) for k in ("score", "chance"))
-        return (score - chance) / max(1e-9, 1 - chance)
+        return (score + self.aligned[part] - chance) / max(1e-9, 1 - chance)
 
     @property
     def valid_score(self) -> float:

@@ -98,7 +98,7 @@ def mode_collapse(exam: Exam) -> None:
     exam.facts["coverage"] = {"samples": cover, "data": usual, "spread": spread, "missing": missing}
     narrow = (cover < 0.6 * usual and (spread < 0.75 or missing > 0.1)) or missing > 0.2
     alike = spread < 0.5 and cover < 0.8 * usual  # means of a decoder vary less, and lie near all of the data
-    if (narrow or alike) and spread < SCATTERED:
+    if (narrow or alike) and not (spread > SCATTERED and missing < 0.5):
         said = (
             f"samples lie near {cover:.0%} of the data (other data near {usual:.0%}), vary {spread:.2f} "
             f"times as much, and miss {missing:.0%} of the clusters' mass"

@@ -69,7 +69,7 @@ def capacity(exam: Exam) -> None:
     new = trials.good("new long", "new", rate=3e-3, steps=3 * trials.steps)
     now = exam.facts.get("now", [float("nan")] * 4)
     best = max([score, new.score, *(r.score for name, r in exam.lab.runs.items() if name in SAME)])
-    mine = (best - chance) / max(1e-9, 1 - chance)
+    mine = (best + exam.aligned["train"] - chance) / max(1e-9, 1 - chance)
     theirs = base.gain
     x = s.train.x
     table = isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()  # that both see as it is
@@ -116,7 +116,7 @@ def _behind_on_new_rows(exam: Exam) -> float:
     """Return what no run of this net gains of validation rows, though simple models do."""
     base, runs = exam.baselines, exam.lab.runs
     scores = [exam.valid_score, *(r.valid_score for name, r in runs.items() if name in {*SAME, "new long"})]
-    known = [score for score in scores if math.isfinite(score)]
+    known = [score + exam.aligned["valid"] for score in scores if math.isfinite(score)]
     return (base.valid_score - max(known)) / max(1e-9, 1 - base.chance) if known else 0.0
 
 

@@ -162,9 +162,8 @@ def stochastic_evaluation(exam: Exam) -> None:
         said = f"{mode}two calls on the same rows differ by {change:.1%} of the outputs' size"
         exam.find("stochastic-evaluation", change, said, where=_noisy(s.given), repair={"eval": True})
         return
-    quantised = any(
-        "quantized" in type(m).__module__ for m in s.given.modules()
-    )  # it rounds by what a batch holds
+    # it rounds by what a batch holds
+    quantised = any("quantized" in type(m).__module__ for m in s.given.modules())
     if rows.whole or rows.n < 8 or quantised:
         return
     half = rows.take(np.arange(rows.n // 2))

@@ -14,7 +14,9 @@ from corollary.diagnose.samples import Samples
 __all__ = ["shift"]
 
 COMPARED = 700  # rows of each part
+CONSECUTIVE = 1000  # rows, as they stand, that tell whether each repeats the one before
 FOLDS, TREES = 4, 120
+WANDERS = 0.1  # of an AUC or a distance, by which validation is further from a series than its parts are from each other
 SINGLE = 0.9  # of the parts of rows, from which they are taken for different ones
 LUCK = 1.4  # times that of a given score is the deviation of one whose folds share the parts' chance differences (permuted rows)
 WIDER = np.log(1.6)  # of the middle spread of a column, from which other values are usual there
@@ -60,13 +62,16 @@ def _unseen_classes(exam: Exam) -> None:
 def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, float, int] | None:
     """Return AUC, largest distance and its column, if rows of training and of validation are told apart."""
     rng = np.random.default_rng(0)
+    parts = ((exam.subject.train, rows_a), (exam.subject.valid, rows_b))
+    shares = [independent(exam.reader(p, np.sort(r)[:CONSECUTIVE])) for p, r in parts]
+    known = [share * len(r) for share, r in zip(shares, (rows_a, rows_b))]
     rows_a, rows_b = (np.sort(rng.choice(r, min(len(r), COMPARED), replace=False)) for r in (rows_a, rows_b))
     A, B = exam.reader(exam.subject.train, rows_a), exam.reader(exam.subject.valid, rows_b)
     if A.shape[1] != B.shape[1]:
         return None
     distance, column = _largest_distance(A, B)
-    a, b = len(A) * independent(A), len(B) * independent(B)
-    blocked = a < 0.3 * len(A)
+    a, b = (min(n, len(X) * independent(X)) for n, X in zip(known, (A, B)))
+    blocked = a < 0.3 * len(A) or shares[0] < 0.3
     folds = [_apart_by_parts(p, r) for p, r in ((exam.subject.train, rows_a), (exam.subject.valid, rows_b))]
     auc = _told_apart(A, B, blocked, folds)
     noise = np.sqrt((a + b + 1) / (12 * a * b)) * (1.0 if blocked else LUCK)  # of an AUC, under equality
@@ -75,7 +80,11 @@ def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, f
     critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
-    wide = _other_spread(A, B, a, b)
+    if blocked and (strong or single):
+        auc_inside, inside = _inside(A)
+        exam.facts["parts of training told apart"] = [auc_inside, inside]
+        strong, single = strong and auc > auc_inside + WANDERS, single and distance > inside + WANDERS
+    wide = None if blocked and _wanders(A) else _other_spread(A, B, a, b)
     if wide is not None and not (strong or single):
         exam.facts["other spread"] = wide
         distance, column = (
@@ -83,6 +92,20 @@ def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, f
             wide,
         )
     return (auc, distance, column) if strong or single or wide is not None else None
+
+
+def _inside(A: np.ndarray) -> tuple[float, float]:
+    """Return AUC and largest distance of the first and the last part of training: what a series drifts by on its way."""
+    first, last = A[: len(A) // 2], A[len(A) // 2 :]
+    return _told_apart(first, last, True), _largest_distance(first, last)[0]
+
+
+def _wanders(A: np.ndarray) -> bool:
+    """Whether the spread of a series changes from one half of training to the other."""
+    half = len(A) // 2
+    (wide, _), (other, _) = _spread(A[:half], half), _spread(A[half:], half)
+    both = (wide > 0) & (other > 0)
+    return bool((np.abs(np.log(other[both] / wide[both])) > WIDER).any())
 
 
 def _other_spread(A: np.ndarray, B: np.ndarray, a: float, b: float) -> int | None:

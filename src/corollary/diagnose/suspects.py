@@ -110,7 +110,7 @@ def suspects(exam: Exam) -> None:
     worse = exam.performance.get("train loss", 0.0) > WORSE * exam.constant_loss
     if not failing and not (worse and exam.findings):
         return
-    own = (exam.score - base.chance) / max(1e-9, 1 - base.chance)
+    own = (exam.score + exam.aligned["train"] - base.chance) / max(1e-9, 1 - base.chance)
     exam.facts["short"] = theirs - own if exam.findings or behind > PLAIN else 0.0
     for cause, value, said in _beyond(exam.facts):
         if len(exam.findings) >= SHOWN:

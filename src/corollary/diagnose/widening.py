@@ -41,9 +41,8 @@ def wider_view(exam: Exam) -> None:
     chance = exam.performance.get("train chance", 0.0)
     score = exam.valid_score if math.isfinite(exam.valid_score) else exam.score
     blind = not any(side for pair in exam.facts.get("receptive field", ((1, 1),)) for side in pair)
-    fine = (
-        exam.fine and not (blind and exam.gain < ENOUGH) and score > chance + CLEAR * (1 - chance)
-    )  # as good as others, and not because none can
+    # as good as others, and not because none can
+    fine = exam.fine and not (blind and exam.gain < ENOUGH) and score > chance + CLEAR * (1 - chance)
     if settled or fine or not any(isinstance(m, KINDS) for m in s.net.modules()):
         return
     found = views(exam)
