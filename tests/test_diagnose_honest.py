@@ -230,3 +230,41 @@ def test_the_sign_of_a_step_is_an_input_of_the_next_window():
     up = (series[8:608] > 0).astype(int)
     assert _an_input(X, np.roll(up, 1))  # of the row before: the last step in this one
     assert not _an_input(X, up)
+
+
+def windows_of(series, steps=16):
+    cut = np.lib.stride_tricks.sliding_window_view(series, steps + 1)
+    return torch.from_numpy(cut[:, :steps].copy()).float(), torch.from_numpy(cut[:, steps:].copy()).float()
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_a_series_that_wanders_is_not_shifted_by_what_comes_later(lifted):
+    rng = np.random.default_rng(9)
+    level = np.zeros(3600)
+    for i in range(1, len(level)):
+        level[i] = 0.95 * level[i - 1] + 0.25 * rng.normal()
+    series = np.sin(2 * np.pi * np.arange(len(level)) / 12) + level
+    if lifted:
+        series[2520:] += 6
+    X, y = windows_of(series)
+    net = trained(perceptron(16, 1), X[:2500], y[:2500], F.mse_loss, epochs=8)
+    report = diagnose(net.eval(), (X[:2500], y[:2500]), (X[2530:], y[2530:]), loss="mse", time_limit=300)
+    assert ("distribution-shift" in [f.cause for f in report.alarms]) is lifted
+
+
+def test_several_targets_are_compared_along_one_direction():
+    """Small pictures that are cleaned of noise: a line knows their main direction well, and that is no lead over the net."""
+    g = torch.Generator().manual_seed(0)
+    at = torch.randint(2, 8, (2, 700, 1, 1), generator=g)
+    v, u = torch.meshgrid(torch.arange(10), torch.arange(10), indexing="ij")
+    clean = ((u - at[0]).abs() < 2).float() + ((v - at[1]).abs() < 2).float()
+    X = (clean + 0.4 * torch.randn(clean.shape, generator=g))[:, None]
+    y = clean[:, None]
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 12, 3, padding=1), nn.ReLU()]
+    net = trained(
+        nn.Sequential(*layers, nn.Conv2d(12, 1, 3, padding=1)), X[:500], y[:500], F.mse_loss, epochs=15
+    )
+    report = diagnose(net.eval(), (X[:500], y[:500]), (X[500:], y[500:]), loss="mse", time_limit=300)
+    assert report.subject.aligned["valid"] > 0.01
+    assert "capacity-too-small" not in [f.cause for f in report.alarms]

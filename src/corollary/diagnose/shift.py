@@ -80,11 +80,12 @@ def _apart(exam: Exam, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[float, f
     critical = 1.6 * np.sqrt((a + b) / (a * b)) * np.sqrt(1 + np.log(max(1, A.shape[1])) / 2)
     strong = auc - 0.5 > max(0.15, 4 * noise)
     single = distance > max(0.25, 1.5 * critical)
-    if blocked and (strong or single):
+    harmless = exam.score - exam.valid_score < WANDERS  # false of scores that are not known
+    if blocked and harmless and (strong or single):
         auc_inside, inside = _inside(A)
         exam.facts["parts of training told apart"] = [auc_inside, inside]
         strong, single = strong and auc > auc_inside + WANDERS, single and distance > inside + WANDERS
-    wide = None if blocked and _wanders(A) else _other_spread(A, B, a, b)
+    wide = None if blocked and harmless and _wanders(A) else _other_spread(A, B, a, b)
     if wide is not None and not (strong or single):
         exam.facts["other spread"] = wide
         distance, column = (
