@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from corollary.diagnose.baselines import Baselines, baselines, foretells, problem, score_of
+from corollary.diagnose.baselines import Baselines, baselines, foretells, problem
 from corollary.diagnose.lab import Lab
 from corollary.diagnose.objectives import labels_of
 from corollary.diagnose.report import Finding
 from corollary.diagnose.rules import RULES
 from corollary.diagnose.samples import kept, main_output, with_main
+from corollary.diagnose.scores import lead, standard_error
 from corollary.diagnose.subject import Subject, quiet
 from corollary.diagnose.tables import Reader
 from corollary.diagnose.terms import best_constant, rescored
@@ -28,7 +29,6 @@ __all__ = ["Exam"]
 
 TRACED = 256  # rows of a trace
 LABELS = 6  # of several per row that simple models are asked about
-GROUPS = 20  # of rows, that a standard error is known from
 RARE = 0.7  # share of the commonest class from which accuracy says little
 
 
@@ -202,71 +202,30 @@ class Exam:
                 found[f"{name} loss"] = float(s.criterion(out, target))
         return found
 
-    @cached_property
-    def error(self) -> dict[str, float]:
-        r"""The standard errors of the scores on training and validation rows, zero where they cannot be known.
-
-        From the scores :math:`s_{-g}` without each of :math:`G` groups of rows (the jackknife), as
-        :math:`\sqrt{(1 - 1/G) \sum_g (s_{-g} - \bar s)^2}`: right for shares of rows, for places that share a row, and for
-        errors with heavy tails.
-        """
-        found = {"train": 0.0, "valid": 0.0}
-        if self.subject.task == "embedding":
-            return found  # rows are compared with each other
-        for part in found:
-            if f"{part} score" in self.performance and math.isfinite(self.performance[f"{part} score"]):
-                found[part] = self._jackknife(part)
-        return found
-
-    @cached_property
-    def aligned(self) -> dict[str, float]:
-        """What the model scores more along the direction in which several targets vary most, that simple models are asked for."""
-        found, s = {"train": 0.0, "valid": 0.0}, self.subject
-        if (
-            s.task != "regression"
-            or self.baselines is None
-            or self.reader.target is None
-            or s.criterion.custom
-        ):
-            return found
-        for part, samples in (("train", s.train), ("valid", s.valid)):
-            if samples is None or s.net is None or not math.isfinite(self.performance[f"{part} score"]):
-                continue
-            with torch.no_grad(), quiet(s.net):
-                z = main_output(s.output if part == "train" else s.call(s.net.eval(), samples))
-            keep = samples.counted
-            said, true = (
-                t.detach().float().cpu()[keep].reshape(int(keep.sum()), -1).numpy() for t in (z, samples.y)
-            )
-            if said.shape == true.shape:
-                a, b = self.reader.one_target(said), self.reader.one_target(true)
-                found[part] = score_of(a, b, None) - self.performance[f"{part} score"]
-        return found
-
-    def _jackknife(self, part: str) -> float:
+    def answers(self, part: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the main outputs for "train" or "valid" rows, and their targets; of the nodes of a graph those that count."""
         s = self.subject
         samples = s.train if part == "train" else s.valid
         with torch.no_grad(), quiet(s.net):
-            z = main_output(s.output if part == "train" else s.call(s.net.eval(), samples))
-        y, rows = s.target(samples), torch.arange(len(z))
-        if samples.whole:
-            rows = torch.nonzero(samples.counted)[:, 0]
-        group = torch.from_numpy(np.random.default_rng(4).permutation(len(rows)) % GROUPS)
-        left = [rows[group != g].to(z.device) for g in range(GROUPS)]
-        scores = np.array([s.criterion.score(z[r], y[r.to(y.device)])[0] for r in left])
-        error = math.sqrt((1 - 1 / GROUPS) * float(np.square(scores - scores.mean()).sum()))
-        return error if math.isfinite(error) else 0.0
+            z = main_output(s.output if part == "train" else s.call(s.net.eval(), samples)).detach().cpu()
+        y = s.target(samples).detach().cpu()
+        return (z[samples.counted], y[samples.counted]) if samples.whole else (z, y)
+
+    @cached_property
+    def error(self) -> dict[str, float]:
+        """The standard errors of the scores on training and validation rows."""
+        return {part: standard_error(self, part) for part in ("train", "valid")}
+
+    @cached_property
+    def aligned(self) -> dict[str, float]:
+        """What the scores are more on the terms of simple models, which are asked for one direction of several targets."""
+        return {part: lead(self, part) for part in ("train", "valid")}
 
     @cached_property
     def balanced(self) -> float:
         """The model's mean recall over classes, on validation rows if there are any."""
         s = self.subject
-        samples = s.valid if s.valid is not None else s.train
-        with torch.no_grad(), quiet(s.net):
-            z = main_output(s.call(s.net.eval(), samples))
-        keep = samples.counted
-        z, y = (z[keep], samples.y[keep]) if samples.whole else (z, samples.y)
-        said, true, _ = labels_of(z, y, s.task)
+        said, true, _ = labels_of(*self.answers("train" if s.valid is None else "valid"), s.task)
         return float(np.mean([(said[true == k] == k).mean() for k in np.unique(true)]))
 
     @property

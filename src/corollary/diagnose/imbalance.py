@@ -82,14 +82,12 @@ def _rare_places(exam: Exam) -> None:
     s = exam.subject
     if s.output is None or s.net is None or places(exam) is None:
         return
-    samples = s.valid or s.train
-    with torch.no_grad(), quiet(s.net):
-        z = main_output(s.call(s.net.eval(), samples))
-    said, true, _ = labels_of(z, samples.y, s.task)
+    z, y = exam.answers("train" if s.valid is None else "valid")
+    said, true, _ = labels_of(z, y, s.task)
     share = float(true.mean())
     if not 0 < share < RARELY or true.sum() < 20:
         return
-    recall, told = float(said[true == 1].mean()), _auc(_counted(z, samples.y), true == 1)
+    recall, told = float(said[true == 1].mean()), _auc(_counted(z, y), true == 1)
     exam.facts["marked places"] = {"share": share, "recall": recall, "ranked": told}
     if recall < NEVER and told > 0.8:
         text = f"{share:.1%} of the places are marked, and {recall:.0%} of these are found, though the model ranks them first "
@@ -100,7 +98,7 @@ def _rare_places(exam: Exam) -> None:
 
 def _counted(z: Tensor, y: Tensor) -> np.ndarray:
     """Return the outputs at places that are counted."""
-    return z.detach().float().cpu().reshape(-1)[(y != IGNORED).reshape(-1).cpu()].numpy()
+    return z.float().reshape(-1)[(y != IGNORED).reshape(-1)].numpy()
 
 
 def _ranks(z: Tensor, y: Tensor) -> dict[int, float]:

@@ -7,7 +7,6 @@ descent will.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from scipy.stats import spearmanr
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
@@ -16,8 +15,6 @@ from corollary.diagnose.baselines import Baselines, Problem, baselines, line, sc
 from corollary.diagnose.exam import RARE, Exam
 from corollary.diagnose.imbalance import findable
 from corollary.diagnose.label_noise import label_noise
-from corollary.diagnose.samples import main_output
-from corollary.diagnose.subject import quiet
 from corollary.diagnose.tables import dense, joined
 
 __all__ = ["relation"]
@@ -93,16 +90,10 @@ def relation(exam: Exam) -> None:
 def _agrees(exam: Exam) -> bool:
     """Whether the model puts numbers in their order where its squared errors are those of a few outliers."""
     s = exam.subject
-    if s.task != "regression" or s.output is None:
+    if s.task != "regression" or s.output is None or s.valid is None:
         return False
-    samples = s.valid or s.train
-    with torch.no_grad(), quiet(s.net):
-        z = main_output(s.call(s.net.eval(), samples))
-    keep = samples.counted
-    z, y = (t.detach().float().cpu()[keep].reshape(-1) for t in (z, samples.y))
-    if s.valid is None or len(z) != len(y):
-        return False
-    return bool(spearmanr(z, y).statistic > max(AGREES, CLEAR / np.sqrt(len(y))))
+    z, y = (t.float().reshape(-1) for t in exam.answers("valid"))
+    return len(z) == len(y) and bool(spearmanr(z, y).statistic > max(AGREES, CLEAR / np.sqrt(len(y))))
 
 
 def _learned(base: Baselines) -> tuple[bool, float]:
