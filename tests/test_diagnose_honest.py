@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corollary import diagnose
+from corollary.diagnose.columns import _constant
 from corollary.diagnose.relation import _an_input
 from corollary.diagnose.samples import Samples
 from corollary.diagnose.settings import Settings
@@ -268,3 +269,14 @@ def test_several_targets_are_compared_along_one_direction():
     report = diagnose(net.eval(), (X[:500], y[:500]), (X[500:], y[500:]), loss="mse", time_limit=300)
     assert report.subject.aligned["valid"] > 0.01
     assert "capacity-too-small" not in [f.cause for f in report.alarms]
+
+
+def test_a_constant_column_is_seen_among_standardised_indicators():
+    """Their background is below zero, so that a column of zeros is none of them; of rare words some are absent by chance."""
+    rng = np.random.default_rng(10)
+    kinds = np.eye(6)[rng.integers(0, 6, 500)]
+    table = np.column_stack([(kinds - kinds.mean(0)) / kinds.std(0), np.zeros(500)]).astype(np.float32)
+    assert _constant(table, True).tolist() == [6]
+    words = (rng.random((500, 80)) < 0.02).astype(np.float32)
+    words[:, 5] = 0
+    assert _constant(words, True).tolist() == []

@@ -20,6 +20,8 @@ FEW, EMPTY = 3, 0.1  # empty columns of counts, and their share of the others, t
 ROUNDED = 64.0  # units of the last place, by which copies of a column differ that were shifted and scaled
 TELLS = 0.3  # correlation of the target with the difference of two columns, which rounding has none of
 SIDE, STRIPE = 5, 0.2  # pixels of an image; of its lines, that no centred background leaves empty
+# columns from which some words are absent by chance; deviations of a background below the mean
+WORDS, ABOVE = (50, 0.05)
 ALIKE = 0.15  # correlation of neighbouring columns: pixels
 
 
@@ -119,13 +121,20 @@ def _constant(full: np.ndarray, flat: bool) -> np.ndarray:
     rest = np.delete(full, still, axis=1)
     lowest = float(full.min())  # the background, which is zero only before pixels are shifted
     held = full[0, still]
-    zero = still[(np.abs(held) < NEAR_ZERO) | (held <= lowest + NEAR_ZERO * (1 + abs(lowest)))]
     picture = flat and _pixels(full)
+    none = (np.abs(held) < NEAR_ZERO) & (picture or not _standardised(full, rest))
+    zero = still[none | (held <= lowest + NEAR_ZERO * (1 + abs(lowest)))]
     if not (_sparse(rest) or picture) or len(zero) > 0.5 * full.shape[1]:
         return still
     if flat and not picture and _never_by_chance(rest, len(zero)):
         return still
     return np.setdiff1d(still, zero)
+
+
+def _standardised(full: np.ndarray, rest: np.ndarray) -> bool:
+    """Whether a table of few columns has been standardised: what stands for nothing in the others is below zero, not at it."""
+    often = (rest == rest.min(0)).mean(0) > 0.25
+    return full.shape[1] < WORDS and bool(often.any()) and bool((rest.min(0)[often] < -ABOVE).all())
 
 
 def _never_by_chance(rest: np.ndarray, empty: int) -> bool:
