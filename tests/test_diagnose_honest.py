@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.datasets import load_iris
 from torch import nn
 
 from corollary import diagnose
@@ -109,6 +110,16 @@ def test_others_that_tell_what_a_strong_column_leaves_open_belong_to_it():
     X = torch.from_numpy(np.concatenate([x, np.eye(3)[code]], 1)).float()
     net = trained(perceptron(8, 3), X[:1050], torch.from_numpy(kind[:1050]), F.cross_entropy)
     assert causes(net, X, torch.from_numpy(kind), "cross_entropy")[0] == "target-leak"
+
+
+def test_petals_are_no_leak():
+    """Two columns tell the kinds of iris apart, each nearly by itself, and a net on them needs no others."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    X, y = ((X - X.mean(0)) / X.std(0))[order], y[order]
+    X, y = torch.from_numpy(X).float(), torch.from_numpy(y)
+    net = trained(perceptron(4, 3, 8), X[:105], y[:105], F.cross_entropy, rate=2e-2, epochs=30, batch=16)
+    assert "target-leak" not in causes(net, X, y, "cross_entropy")
 
 
 def test_outliers_are_no_want_of_signal():

@@ -192,9 +192,9 @@ def _decides_alone(exam: Exam, group: list[int]) -> bool:
     s = exam.subject
     samples = (s.valid or s.train).first(ASKED)
     places = [exam.reader.place_of(samples, int(column)) for column in group]
-    place = sorted({p for p in places if p is not None})
-    if not samples.x.is_floating_point():
-        place = place[:1]
+    place = list(dict.fromkeys(p for p in places if p is not None))
+    if not all(len(torch.unique(samples.x[:, p])) <= 2 for p in place):
+        place = place[:1]  # indicators belong together, features that tell much do not
     if s.net is None or s.output is None or not place or samples.whole:
         return False
     rows = torch.from_numpy(np.random.default_rng(0).permutation(samples.n))
