@@ -275,7 +275,12 @@ def test_several_targets_are_compared_along_one_direction():
     torch.manual_seed(0)
     layers = [nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 12, 3, padding=1), nn.ReLU()]
     net = trained(
-        nn.Sequential(*layers, nn.Conv2d(12, 1, 3, padding=1)), X[:500], y[:500], F.mse_loss, epochs=15
+        nn.Sequential(*layers, nn.Conv2d(12, 1, 3, padding=1)),
+        X[:500],
+        y[:500],
+        F.mse_loss,
+        epochs=60,
+        batch=32,
     )
     report = diagnose(net.eval(), (X[:500], y[:500]), (X[500:], y[500:]), loss="mse", time_limit=300)
     assert report.subject.aligned["valid"] > 0.01

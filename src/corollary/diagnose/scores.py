@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from sklearn.linear_model import Ridge
 
-from corollary.diagnose.baselines import score_of
+from corollary.diagnose.baselines import scaled, score_of
 from corollary.diagnose.samples import IGNORED
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lead", "standard_error"]
 
+AHEAD = 0.05  # of the variance of all targets, by which a line knows more of them than the model
 GROUPS = 20  # of rows, that a standard error is known from
 
 
@@ -51,4 +53,22 @@ def lead(exam: Exam, part: str) -> float:
     if said.shape != true.shape:
         return 0.0
     said, true = said[(true != IGNORED).all(1)], true[(true != IGNORED).all(1)]
+    if _line_of_all(exam) > score + AHEAD:
+        return 0.0  # what is behind in the other directions is no matter of the comparison
     return score_of(exam.reader.one_target(said), exam.reader.one_target(true), None) - score
+
+
+def _line_of_all(exam: Exam) -> float:
+    """Return the share of the variance of all targets together that a line explains, of new rows if there are any."""
+    p, v = exam.baselines.problem, exam.baselines.valid_problem
+    X, Y = scaled(p.X), exam.answers("train")[1].float().reshape(exam.subject.train.n, -1).numpy()[p.rows]
+    if v is not None and v.X.shape[1] == p.X.shape[1]:
+        U, W = (
+            scaled(v.X, p.X),
+            exam.answers("valid")[1].float().reshape(exam.subject.valid.n, -1).numpy()[v.rows],
+        )
+    else:
+        fold = np.random.default_rng(0).permutation(len(X)) % 4 == 0
+        X, U, Y, W = X[~fold], X[fold], Y[~fold], Y[fold]
+    guess = Ridge(1e-2 * len(X)).fit(X, Y).predict(U).reshape(W.shape)
+    return 1 - float(np.square(guess - W).mean() / np.square(W - W.mean(0)).mean())
