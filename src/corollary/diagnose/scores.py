@@ -44,7 +44,9 @@ def standard_error(exam: Exam, part: str) -> float:
 def lead(exam: Exam, part: str) -> float:
     """Return what a model scores more along the one direction of several targets that simple models are asked for."""
     s = exam.subject
-    if s.task != "regression" or exam.baselines is None or exam.reader.target is None or s.criterion.custom:
+    if s.task != "regression" or s.criterion.custom or s.train.whole:
+        return 0.0
+    if exam.baselines is None or exam.reader.target is None:
         return 0.0
     score = exam.performance.get(f"{part} score", math.nan)
     if not math.isfinite(score):
